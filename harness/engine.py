@@ -1,0 +1,74 @@
+"""The seam to engines: a deployment in, a running server out."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+from harness.client import Client
+from harness.clock import Clock
+from harness.topology import Topology
+from results.evidence import Observed
+
+Replay = Literal["off", "on-eager", "on"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What is to run: engine, model, topology, replay arm, flags. Holds no secrets."""
+
+    engine: "Engine"
+    topology: Topology
+    replay: Replay = "on"
+    model: str = "deepseek-ai/DeepSeek-V4.1-Flash"
+    pinned: bool = True
+    flags: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def arm(self) -> str:
+        """The short name of everything that is compared: `sim TP4 replay=on`."""
+        unpinned = "" if self.pinned or self.topology.ranks == 1 else " unpinned"
+        return f"{self.engine.name} {self.topology.name} replay={self.replay}{unpinned}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running engine: its client, and what it was observed to be, read when the point ends."""
+
+    client: Client
+    observe: Callable[[], Observed]
+    steps: Callable[[], pa.Table | None]
+
+
+class Engine(Protocol):
+    """Turns a deployment into a running server. A kind is a frozen dataclass of its settings."""
+
+    @property
+    def kind(self) -> str:
+        """The name of this kind in a suite."""
+
+    @property
+    def name(self) -> str:
+        """What this engine is called in arms, tables and charts."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock its points run on."""
+
+    def describe(self, deployment: Deployment) -> list[str]:
+        """What starting it would do, a line each: the exact commands where there are any.
+
+        Raises UnsupportedError where it cannot run the deployment.
+        """
+
+    def start(
+        self, deployment: Deployment, *, seed: int, log: Path
+    ) -> AbstractAsyncContextManager[Server]:
+        """A server that is up when the context is entered and gone when it is left.
+
+        It writes its own log to the path `log`. Raises EngineError where it does not come up.
+        """

@@ -1,0 +1,1 @@
+"""What is shown: tables, charts and one self-contained page."""

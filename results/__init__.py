@@ -1,0 +1,1 @@
+"""What was measured: rows, run folders, and the numbers derived from them."""

@@ -1,0 +1,50 @@
+"""Numbers with their doubt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from results.cell import Cell
+from results.evidence import Provenance
+
+Unit = Literal[
+    "s", "s/token", "tok/s", "req/s", "tok/s/user", "tok/s/GPU", "share", "count", "tokens"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number: its unit, how many samples it rests on, and its 95 % interval where there is one.
+
+    `value` is None where there is nothing to show, and then `reason` says why; a figure that is
+    shown with a caveat has both.
+    """
+
+    value: float | None
+    unit: Unit
+    n: int
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What one point, or one cell over its repeats, comes to.
+
+    `figures` is keyed `metric` or `metric.statistic`: `ttft.p90`, `output_rate`. `status` is the
+    outcome's; `problems` says why the numbers must not be used, and is empty for a valid point.
+    """
+
+    cell: Cell
+    status: str
+    reason: str | None
+    repeats: int
+    provenance: Provenance | None
+    problems: tuple[str, ...]
+    figures: Mapping[str, Figure]
+
+    @property
+    def valid(self) -> bool:
+        """Whether the point finished and nothing speaks against its numbers."""
+        return self.status == "finished" and not self.problems

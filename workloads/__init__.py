@@ -1,0 +1,1 @@
+"""What is sent: sessions of turns whose prompts are made from seeds."""

@@ -1,0 +1,60 @@
+"""Sessions: trees of streams whose turns wait for one another."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from workloads.prompt import Prompt
+
+
+class Key(NamedTuple):
+    """A turn's name within its session."""
+
+    stream: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One request of a session.
+
+    It is due `delay` seconds after the turn `previous` ended (after the session's start where that
+    is None) and is held until every turn of `after` has ended, whatever became of it.
+    `recorded` is its start in seconds since the session's start, where it comes from a recording.
+    A primer only fills the cache: it is a row, and never part of a result.
+    """
+
+    key: Key
+    prompt: Prompt
+    output: int
+    previous: Key | None = None
+    delay: float = 0.0
+    after: tuple[Key, ...] = ()
+    recorded: float | None = None
+    depth: int = 0
+    primer: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A tree of streams (main and sub-agents) that share one trace and one salt.
+
+    Turns stand in an order in which each comes after all that it waits for.
+    """
+
+    trace: str
+    turns: tuple[Turn, ...]
+
+
+class Workload(Protocol):
+    """A source of sessions: a pure function of a seed that knows no network and no clock."""
+
+    @property
+    def kind(self) -> str:
+        """The name of this kind in a suite."""
+
+    def sessions(self, seed: int) -> Iterator[Session]:
+        """Sessions without end, the same for the same seed."""
+
+    def warmup(self, seed: int) -> Iterator[Session]:
+        """One small session for each shape that the sessions contain."""
