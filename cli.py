@@ -1,3 +1,197 @@
-"""The command line."""
+"""The command line: each command reads its arguments, calls one thing, and prints."""
 
-import suites
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator, Sequence
+
+    from results.folder import RunFolder
+    from suites.plan import Plan
+    from suites.suite import Suite
+
+app = typer.Typer(
+    name="paceline",
+    help="Measure LLM serving engines under agentic load, and say whether one is really faster.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class Exit(IntEnum):
+    """What the exit code says."""
+
+    GOOD = 0
+    GATE_FAILED = 1
+    BAD_INPUT = 2
+    INCOMPLETE = 3
+    INCONCLUSIVE = 4
+    INTERRUPTED = 130
+
+
+SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite file, or a shipped name.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Changes one key: experiments.0.seed=3."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Ends stdout with one JSON line.")]
+
+
+@app.command()
+def plan(suite: SuiteName, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Show what a suite would run, and start nothing.
+
+    Example: paceline plan smoke
+    """
+    from reports.tables import plan_table
+    from suites.plan import describe
+
+    with _sentences():
+        _, planned = _planned(suite, overrides)
+        rows = describe(planned)
+        print(plan_table(rows))
+        if as_json:
+            _print_json({"points": len(planned.points), "hash": planned.hash, "rows": rows})
+
+
+@app.command()
+def run(
+    suite: SuiteName,
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
+    new: Annotated[bool, typer.Option("--new", help="Starts afresh instead of resuming.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="One line a point, for logs.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a suite into a run folder, or finish the newest one that is not complete.
+
+    Example: paceline run smoke
+    """
+    from harness import run as harness_run
+    from reports.progress import Progress
+
+    with _sentences():
+        asked, planned = _planned(suite, overrides)
+        with _folder(asked, planned, out, new=new) as folder:
+            try:
+                with Progress(quiet=quiet or not sys.stderr.isatty()) as watch:
+                    statuses = harness_run.run(planned.points, folder, watch, budget=asked.budget)
+            except KeyboardInterrupt:
+                print(
+                    f"Interrupted. What is finished is kept in {folder.path}; "
+                    "the same command goes on from there.",
+                    file=sys.stderr,
+                )
+                raise typer.Exit(Exit.INTERRUPTED) from None
+        _close(folder.path, statuses, as_json=as_json)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page that needs nothing else, from run folders.
+
+    Example: paceline report runs/smoke-20260101T120000Z -o report.html
+    """
+    from reports.page import write
+    from results.run import read
+
+    with _sentences():
+        write([read(path) for path in runs], out)
+        print(f"Wrote {out}")
+        if as_json:
+            _print_json({"report": str(out), "runs": [str(path) for path in runs]})
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of suite files, for editors.
+
+    Example: paceline schema > suite.schema.json
+    """
+    from suites.schema import schema as suite_schema
+
+    _print_json(suite_schema())
+
+
+def _planned(name: str, overrides: Sequence[str] | None) -> tuple[Suite, Plan]:
+    from suites.plan import plan as make_plan
+    from suites.suite import load
+
+    suite = load(name, overrides or ())
+    return suite, make_plan(suite)
+
+
+def _folder(suite: Suite, planned: Plan, out: Path, *, new: bool) -> RunFolder:
+    """The newest folder of this plan that is not complete, or a new one."""
+    import secrets
+
+    from harness.environment import environment
+    from results.folder import create, newest_unfinished, reopen
+
+    unfinished = None if new else newest_unfinished(out, suite.name, planned.hash)
+    if unfinished:
+        print(f"Resuming {unfinished}", file=sys.stderr)
+        return reopen(unfinished)
+    simulated = all(point.deployment.engine.clock == "virtual" for point in planned.points)
+    # A simulated server is always new, so its runs may repeat to the byte. A real one may remember
+    # an earlier run, so nothing that is sent to it may ever have been sent before.
+    salt = suite.seed if simulated else secrets.randbits(32)
+    return create(out, suite.name, suite.text, planned.facts(), environment(), salt)
+
+
+def _close(path: Path, statuses: Counter[str], *, as_json: bool) -> None:
+    """Prints the run's table and ends with what it came to."""
+    from reports.tables import summary_table
+    from results.metrics import pool, summarise
+    from results.run import read
+
+    points = [summarise(point) for point in read(path).points]
+    print(summary_table(pool(points)))
+    print(f"Run folder: {path}\nReport:     paceline report {path} -o report.html")
+    invalid = sum(point.status == "finished" and not point.valid for point in points)
+    if as_json:
+        _print_json({"run": str(path), "statuses": dict(statuses), "invalid": invalid})
+    if invalid or set(statuses) - {"finished"}:
+        raise typer.Exit(Exit.INCOMPLETE)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    import orjson
+
+    print(orjson.dumps(value).decode())
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Turns our errors into one sentence and an exit code."""
+    from results.errors import InputError, PacelineError
+
+    try:
+        yield
+    except PacelineError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        bad_input = isinstance(error, InputError)
+        raise typer.Exit(Exit.BAD_INPUT if bad_input else Exit.INCOMPLETE) from None
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        raise typer.Exit(Exit.INTERRUPTED) from None
+
+
+if __name__ == "__main__":
+    app()

@@ -1,7 +1,7 @@
 """One cell of a grid, fully stated: all that is needed to run it again."""
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
@@ -21,7 +21,7 @@ class Point:
     deployment: Deployment
     workload: Workload
     load: Load
-    objectives: Objectives = Objectives()
+    objectives: Objectives = field(default_factory=Objectives)
     suite_seed: int = 0
     repeat: int = 0
     position: int = 0

@@ -19,7 +19,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A point's server as observed, and the window that counts, in seconds since the point began."""
+    """A point's server as observed, and the window that counts, in seconds of the point."""
 
     observed: Observed
     clock: Literal["virtual", "wall"]

@@ -79,7 +79,7 @@ class Prompt:
         whole = np.concatenate([[np.uint64(0)], np.cumsum(_mix(self.seeds, starts, self.tokens))])
         index = np.searchsorted(ends, positions, side="left")
         part = _mix(self.seeds[index], starts[index], positions - starts[index])
-        return whole[index] + part  # type: ignore[no-any-return]
+        return whole[index] + part
 
 
 def _mix(seeds: Seeds, starts: Counts, tokens: Counts) -> Seeds:

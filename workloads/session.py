@@ -39,11 +39,13 @@ class Turn:
 class Session:
     """A tree of streams (main and sub-agents) that share one trace and one salt.
 
-    Turns stand in an order in which each comes after all that it waits for.
+    Turns stand in an order in which each comes after all that it waits for. Where `apart` is set
+    the streams are strangers to one another, and are dealt out over data-parallel ranks.
     """
 
     trace: str
     turns: tuple[Turn, ...]
+    apart: bool = False
 
 
 class Workload(Protocol):

@@ -1,0 +1,82 @@
+"""The machine that measures: host, GPUs, driver, versions and source revision."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("paceline", "numpy", "pyarrow", "plotly", "pydantic")
+_GPU_FIELDS = ("index", "name", "uuid", "memory.total", "driver_version", "power.limit")
+
+
+def environment() -> dict[str, Any]:
+    """What to know of this machine to understand a run; holds no variables and no secrets."""
+    return {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_bytes": _memory(),
+        "python": sys.version.split()[0],
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "gpus": _gpus(),
+        "git": _revision(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or None
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, None)
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+def _gpus() -> list[dict[str, str]] | None:
+    """One entry a GPU as the driver's own tool tells it; None where there is no such tool."""
+    answer = _ask("nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader")
+    if answer is None:
+        return None
+    rows = [line.split(",") for line in answer.splitlines() if line]
+    return [dict(zip(_GPU_FIELDS, map(str.strip, row), strict=False)) for row in rows]
+
+
+def _revision() -> dict[str, Any] | None:
+    """The commit of the folder that the run was started in, and whether it had changes."""
+    commit = _ask("git", "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    return {"commit": commit, "changed": bool(_ask("git", "status", "--porcelain", "-uno"))}
+
+
+def _ask(program: str, *arguments: str) -> str | None:
+    path = shutil.which(program)
+    if path is None:
+        return None
+    try:
+        answer = subprocess.run(
+            [path, *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

@@ -1,0 +1,164 @@
+"""Runs points one after another into a run folder, and leaves alone those that are finished."""
+
+import asyncio
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+from results.folder import PointWriter, RunFolder
+
+from harness import clock
+from harness.drive import drive
+from harness.point import Point
+from results.errors import EngineError, UnsupportedError
+from results.evidence import Evidence
+from results.record import RequestRecord
+
+T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Is told how a run goes."""
+
+    def point_started(self, name: str, number: int, total: int, estimate: float | None) -> None:
+        """Point `number` of `total`, counted from 1, begins."""
+
+    def request_done(self, record: RequestRecord) -> None:
+        """A request became a row."""
+
+    def point_finished(self, name: str, status: str, reason: str | None, seconds: float) -> None:
+        """A point has its outcome, after so many seconds on the wall."""
+
+    def point_skipped(self, name: str, status: str) -> None:
+        """A point has had its outcome since an earlier run."""
+
+
+def run(
+    points: Sequence[Point], folder: RunFolder, watch: Watch, *, budget: float | None = None
+) -> Counter[str]:
+    """Gives every point that has no outcome one, in order; how many points have which status.
+
+    Points that would begin after `budget` seconds become `not started`, and run when the folder is
+    taken up again. Raises KeyboardInterrupt, with the rows of the broken point kept, on Ctrl-C.
+    """
+    started = time.monotonic()
+    statuses: Counter[str] = Counter()
+    for number, point in enumerate(points, start=1):
+        status = folder.outcome(point.name, point.id)
+        if status in {None, "not started"}:
+            spent = time.monotonic() - started
+            if budget is not None and spent >= budget:
+                reason = f"the time budget of {budget:g} s was spent: run again to go on"
+                folder.not_started(point.facts(), reason)
+                watch.point_finished(point.name, "not started", reason, 0.0)
+                status = "not started"
+            else:
+                watch.point_started(point.name, number, len(points), None)
+                status = _run_point(point, folder, watch)
+        else:
+            watch.point_skipped(point.name, status)
+        statuses[status] += 1
+    return statuses
+
+
+def _run_point(point: Point, folder: RunFolder, watch: Watch) -> str:
+    started = time.monotonic()
+    writer = folder.open_point(point.facts())
+    status = "finished"
+    reason, evidence, steps = None, None, None
+    try:
+        engine = point.deployment.engine
+        reason, evidence, steps = clock.run(engine.clock, _measure(point, folder, writer, watch))
+        status = "failed" if reason else "finished"
+    except UnsupportedError as error:
+        status, reason = "unsupported", str(error)
+    except EngineError as error:
+        status, reason = "failed", str(error)
+    except BaseException:
+        writer.abandon()
+        raise
+    if evidence and not writer.succeeded:
+        status, reason = (
+            "failed",
+            f"no request succeeded: {writer.first_failure or 'none was sent'}",
+        )
+    writer.finish(status, reason, evidence, steps)
+    watch.point_finished(point.name, status, reason, time.monotonic() - started)
+    return status
+
+
+async def _measure(
+    point: Point, folder: RunFolder, writer: PointWriter, watch: Watch
+) -> tuple[str | None, Evidence, pa.Table | None]:
+    """One point from the start of its server to its end: why it failed, if so, and the evidence."""
+    states: Counter[str] = Counter()
+    complaints: list[str] = []
+
+    def keep(record: RequestRecord) -> None:
+        states[record.state] += 1
+        if record.state == "failed" and not complaints:
+            complaints.append(record.reason or "no reason given")
+        writer.add(record)
+        watch.request_done(record)
+
+    deployment = point.deployment
+    engine = deployment.engine
+    interrupt = asyncio.Event()
+    with _on_interrupt(interrupt):
+        async with engine.start(deployment, seed=point.noise_seed, log=writer.log_path) as server:
+            window = await _alone(
+                drive(
+                    point,
+                    server.client,
+                    keep,
+                    run=folder.run_id,
+                    salt=folder.salt,
+                    interrupt=interrupt,
+                )
+            )
+            observed, steps = server.observe(), server.steps()
+    if interrupt.is_set():
+        raise KeyboardInterrupt
+    reason = None
+    if not states["ok"] and not states["cut"]:
+        reason = f"no request succeeded: {complaints[0] if complaints else 'none was sent'}"
+    evidence = Evidence(
+        observed=observed, clock=engine.clock, opened=window.opened, closed=window.closed
+    )
+    return reason, evidence, steps
+
+
+@contextmanager
+def _on_interrupt(event: asyncio.Event) -> Iterator[None]:
+    """Sets the event on Ctrl-C, so that the point can put its rows away; a second one raises."""
+    loop = asyncio.get_running_loop()
+
+    def ask(*_: object) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        loop.call_soon_threadsafe(event.set)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+async def _alone(work: Coroutine[Any, Any, T]) -> T:
+    """Does the work, and raises the first failure of its task groups as itself."""
+    try:
+        return await work
+    except BaseExceptionGroup as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from group
