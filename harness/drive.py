@@ -45,6 +45,8 @@ class Trial:
     """One point under way: what every request of it shares."""
 
     point: Point
+    id: str
+    arm: str
     client: Client
     keep: Keep
     run: str
@@ -85,6 +87,8 @@ async def drive(
     async with asyncio.TaskGroup() as sends:
         trial = Trial(
             point=point,
+            id=point.id,
+            arm=point.deployment.arm,
             client=client,
             keep=keep,
             run=run,
@@ -169,7 +173,7 @@ async def _walk(
         lane=lane,
         start=start,
         warmup=warmup,
-        salt=seed_of(trial.salt, trial.point.id, number),
+        salt=seed_of(trial.salt, trial.id, number),
         ends={turn.key: asyncio.get_running_loop().create_future() for turn in session.turns},
     )
     streams: dict[str, list[Turn]] = {}
@@ -219,7 +223,7 @@ async def _send(trial: Trial, tree: Tree, call: Call) -> None:
     turn = call.turn
     prompt = turn.prompt.salted(tree.salt)
     ceiling = _ceiling(prompt, tree.seen)
-    session = f"{trial.point.id}-{tree.number}-{turn.key.stream}"
+    session = f"{trial.id}-{tree.number}-{turn.key.stream}"
     request = Request(
         id=f"{session}-{turn.key.turn}",
         prompt=prompt,
@@ -265,8 +269,8 @@ def _record(
     phase: Phase = "warm-up" if tree.warmup else "primer" if turn.primer else "window"
     return RequestRecord(
         run=trial.run,
-        point=point.id,
-        arm=point.deployment.arm,
+        point=trial.id,
+        arm=trial.arm,
         repeat=point.repeat,
         position=point.position,
         trace=tree.session.trace,

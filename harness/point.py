@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from harness.engine import Deployment
-from harness.load import Load
+from harness.load import Closed, Load, Open, Recorded
 from results.objectives import Objectives
 from workloads.prompt import seed_of
 from workloads.session import Workload
@@ -57,10 +57,10 @@ class Point:
 
     @property
     def name(self) -> str:
-        """A readable name for people and folders: `agents-sim-TP4-replay-on-closed-8-r0`."""
-        arm = self.deployment.arm.replace("replay=", "").replace(" ", "-")
-        level = f"{self.load.kind}-{_level(self.load)}"
-        return f"{self.experiment}-{arm}-{self.workload.kind}-{level}-r{self.repeat}"
+        """A readable name for people and folders: `agents-sim-TP4-on-agentx-closed-8-r0`."""
+        arm = self.deployment.arm.replace("replay=", "")
+        words = [self.experiment, arm, self.workload.label, _level(self.load), f"r{self.repeat}"]
+        return " ".join(words).replace(" ", "-")
 
     def facts(self) -> dict[str, Any]:
         """What point.json says, readable without this code."""
@@ -82,8 +82,13 @@ class Point:
 
 
 def _level(load: Load) -> str:
-    value = getattr(load, "concurrency", None) or getattr(load, "rate", None)
-    return f"{value or getattr(load, 'speed', 1):g}"
+    match load:
+        case Closed():
+            return f"closed {load.concurrency}"
+        case Open():
+            return f"open {load.rate:g}"
+        case Recorded():
+            return f"recorded {load.speed:g}"
 
 
 def _digest(content: dict[str, Any]) -> str:

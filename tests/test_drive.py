@@ -80,6 +80,7 @@ class Scripted:
 
     script: tuple[Session, ...]
     kind: str = "scripted"
+    label: str = "scripted"
 
     def sessions(self, seed: int) -> Iterator[Session]:
         while True:

@@ -82,6 +82,22 @@ class Prompt:
         return whole[index] + part
 
 
+def marked(*segments: tuple[int, int], messages: tuple[tuple[Role, int], ...] = ()) -> Prompt:
+    """A prompt of (seed, tokens) segments whose first tokens are the marker.
+
+    The marker is part of the first segment's tokens, and all of them where they are few.
+    """
+    (seed, tokens), *rest = segments
+    marker = min(MARKER_TOKENS, tokens)
+    parts = [(0, marker), *([(seed, tokens - marker)] if tokens > marker else []), *rest]
+    return Prompt(
+        seeds=np.array([seed for seed, _ in parts], dtype=np.uint64),
+        tokens=np.array([tokens for _, tokens in parts], dtype=np.int64),
+        marker=0,
+        messages=messages,
+    )
+
+
 def _mix(seeds: Seeds, starts: Counts, tokens: Counts) -> Seeds:
     """Splitmix64 finaliser over the three, wrapping."""
     x = seeds + starts.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -55,6 +55,10 @@ class Workload(Protocol):
     def kind(self) -> str:
         """The name of this kind in a suite."""
 
+    @property
+    def label(self) -> str:
+        """The kind and its size, for names and tables."""
+
     def sessions(self, seed: int) -> Iterator[Session]:
         """Sessions without end, the same for the same seed."""
 

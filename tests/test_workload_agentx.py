@@ -1,0 +1,274 @@
+"""Golden values are computed with agentx-harness 1.0.12 (facts/agentx.md, section 11)."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from results.errors import InputError
+from workloads.agentx import AgentX
+from workloads.prompt import MARKER_TOKENS, Prompt, seed_of
+from workloads.session import Key, Session, Turn
+
+EXAMPLE = """
+{"id":"synth-0001","models":["m-large","m-small"],"block_size":64,"hash_id_scope":"local",
+ "tool_tokens":0,"system_tokens":0,"requests":[
+ {"t":0.0,"type":"s","model":"m-large","in":256,"out":90,"hash_ids":[0,1,2,3],"api_time":3.1},
+ {"t":9.0,"type":"s","model":"m-large","in":448,"out":40,"hash_ids":[0,1,2,3,4,5,6],
+  "api_time":2.0,"ttft":0.7,"think_time":5.9},
+ {"t":11.5,"type":"subagent","agent_id":"subagent_001_ab12cd34","subagent_type":"Subagent",
+  "duration_ms":8000,"total_tokens":700,"tool_use_count":null,"status":"completed",
+  "models":["m-small"],"requests":[
+   {"t":11.5,"type":"n","model":"m-small","in":128,"out":64,"hash_ids":[7,8],"api_time":2.5},
+   {"t":15.0,"type":"n","model":"m-small","in":256,"out":128,"hash_ids":[7,8,9,10],
+    "api_time":4.5,"think_time":1.0}]},
+ {"t":21.0,"type":"s","model":"m-large","in":640,"out":300,
+  "hash_ids":[0,1,2,3,4,5,6,11,12,13],"api_time":7.0,"ttft":0.8,"think_time":1.5}]}
+"""
+SUB = "synth-0001::sa:subagent_001_ab12cd34"
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> str:
+    path = tmp_path / "example.json"
+    path.write_text(EXAMPLE)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Path:
+    home = os.environ.get("PACELINE_DATA")
+    if home is None:
+        pytest.skip("PACELINE_DATA, the folder with the recorded traces, is not set")
+    return Path(home) / "traces"
+
+
+def one(path: str, seed: int = 42) -> Session:
+    return next(AgentX(traces=path).sessions(seed))
+
+
+def unmarked(prompt: Prompt) -> Prompt:
+    assert prompt.marker is not None
+    return Prompt(
+        seeds=np.delete(prompt.seeds, prompt.marker), tokens=np.delete(prompt.tokens, prompt.marker)
+    )
+
+
+def roles(turn: Turn) -> str:
+    """Roles and numbers of blocks, as the golden values write them."""
+    first = turn.prompt.messages[0]
+    messages = [(first[0], first[1] - 1), *turn.prompt.messages[1:]]
+    return " ".join(f"{role}:{segments}" for role, segments in messages)
+
+
+def hits(turns: Iterable[Turn]) -> list[tuple[int, int]]:
+    """Leading blocks already seen, and all blocks, of each turn in recorded order."""
+    seen: set[int] = set()
+    found = []
+    for turn in sorted(turns, key=lambda turn: turn.recorded or 0.0):
+        prompt = unmarked(turn.prompt)
+        blocks = int((prompt.tokens == 64).sum())
+        hashes = prompt.prefix_hashes(np.arange(1, blocks + 1) * 64).tolist()
+        new = [place for place, number in enumerate(hashes) if number not in seen]
+        found.append((new[0] if new else blocks, blocks))
+        seen.update(hashes)
+    return found
+
+
+def test_golden_streams_delays_spawn_and_join(example: str) -> None:
+    turns = {turn.key: turn for turn in one(example).turns}
+    assert list(turns) == [
+        ("synth-0001", 0),
+        ("synth-0001", 1),
+        (SUB, 0),
+        (SUB, 1),
+        ("synth-0001", 2),
+    ]
+    main = [turns[Key("synth-0001", number)] for number in range(3)]
+    first, second = turns[Key(SUB, 0)], turns[Key(SUB, 1)]
+    assert [turn.delay for turn in main] == pytest.approx([0, 5.9, 10.0])
+    assert [turn.after for turn in main] == [(), (), (second.key,)]
+    assert (first.previous, second.previous) == (main[1].key, first.key)
+    assert [first.delay, second.delay] == pytest.approx([0.5, 1.0])
+    assert [turn.recorded for turn in turns.values()] == [0.0, 9.0, 11.5, 15.0, 21.0]
+    assert [turn.depth for turn in turns.values()] == [0, 0, 1, 1, 0]
+    assert [turn.output for turn in turns.values()] == [90, 40, 64, 128, 300]
+
+
+def test_golden_message_roles(example: str) -> None:
+    assert [roles(turn) for turn in one(example).turns] == [
+        "user:4",
+        "user:4 assistant:2 user:1",
+        "user:2",
+        "user:2 assistant:1 user:1",
+        "user:4 assistant:2 user:1 assistant:1 user:2",
+    ]
+
+
+def test_golden_theoretical_hits(example: str) -> None:
+    assert hits(one(example).turns) == [(0, 4), (4, 7), (0, 2), (2, 4), (7, 10)]
+
+
+def test_golden_seeds(example: str) -> None:
+    assert seed_of(42, "dataset.coding_content.corpus") == 5261745454011363258
+    first = one(example, seed=42).turns[0].prompt
+    assert first.marker == 0
+    assert first.seeds[1] == 15164217037664222151
+
+
+def test_delays_are_clamped(example: str) -> None:
+    session = next(AgentX(traces=example, max_delay=2.0).sessions(1))
+    assert [turn.delay for turn in session.turns] == pytest.approx([0, 2, 0.5, 1, 2])
+
+
+def changed(folder: Path, **changes: Any) -> Session:
+    """The example's session, its sub-agent changed."""
+    record = orjson.loads(EXAMPLE)
+    record["requests"][2] |= changes
+    path = folder / "changed.json"
+    path.write_bytes(orjson.dumps(record))
+    return one(str(path))
+
+
+def test_a_sub_agent_that_outlives_the_session_runs_in_the_background(tmp_path: Path) -> None:
+    session = changed(tmp_path, duration_ms=60_000)
+    assert len(session.turns) == 5
+    assert not any(turn.after for turn in session.turns)
+
+
+def test_a_sub_agent_before_any_main_turn_is_dropped(tmp_path: Path) -> None:
+    record = orjson.loads(EXAMPLE)
+    record["requests"].insert(0, record["requests"].pop(2))
+    path = tmp_path / "early.json"
+    path.write_bytes(orjson.dumps(record))
+    assert {turn.key.stream for turn in one(str(path)).turns} == {"synth-0001"}
+
+
+def test_a_join_may_come_later_than_the_next_turn(tmp_path: Path) -> None:
+    record = orjson.loads(EXAMPLE)
+    record["requests"].insert(3, {**record["requests"][1], "t": 18.0})
+    path = tmp_path / "delayed.json"
+    path.write_bytes(orjson.dumps(record))
+    waits = {turn.key: turn.after for turn in one(str(path)).turns}
+    assert waits[Key("synth-0001", 2)] == ()
+    assert waits[Key("synth-0001", 3)] == (Key(SUB, 1),)
+
+
+def test_equal_seeds_make_equal_sessions_that_wrap_around() -> None:
+    workload = AgentX(generated=3, context_limit=8192)
+
+    def hashes(seed: int) -> list[list[str]]:
+        sessions = islice(workload.sessions(seed), 6)
+        return [[turn.prompt.hash for turn in session.turns] for session in sessions]
+
+    assert hashes(1) == hashes(1)
+    assert hashes(1)[:3] == hashes(1)[3:]
+    assert hashes(1) != hashes(2)
+    names = [session.trace for session in islice(workload.sessions(1), 4)]
+    assert names == ["synthetic-0000", "synthetic-0001", "synthetic-0002", "synthetic-0000"]
+
+
+def check_order(session: Session) -> None:
+    ended: set[Key] = set()
+    for turn in session.turns:
+        assert turn.key not in ended
+        assert {*turn.after, *([turn.previous] if turn.previous else [])} <= ended
+        ended.add(turn.key)
+
+
+def test_turns_stand_after_all_they_wait_for() -> None:
+    workload = AgentX(generated=12, context_limit=65_536)
+    sessions = list(islice(workload.sessions(1), 12))
+    assert any(turn.after for session in sessions for turn in session.turns)
+    for session in sessions:
+        check_order(session)
+
+
+def test_append_only_turns_extend_the_turn_before_and_share_its_memory() -> None:
+    session = next(AgentX(generated=1, context_limit=32_768).sessions(1))
+    main = [turn.prompt for turn in session.turns if turn.depth == 0]
+    appended = 0
+    for before, after in pairwise(main):
+        ends = before.ends()
+        if after.length > before.length and np.array_equal(after.seeds[: len(ends)], before.seeds):
+            appended += 1
+            assert (after.prefix_hashes(ends) == before.prefix_hashes(ends)).all()
+            assert np.shares_memory(after.seeds, before.seeds)
+            assert after.messages[: len(before.messages)] == before.messages
+    assert appended > len(main) / 2
+
+
+def test_traces_are_filtered_before_the_first_ones_are_kept(recorded: Path) -> None:
+    workload = AgentX(traces=str(recorded), context_limit=100_000, first=3)
+    names = [session.trace for session in islice(workload.sessions(1), 4)]
+    assert names == ["trace_0026", "trace_0277", "trace_0283", "trace_0026"]
+
+
+def test_traces_that_cannot_be_used_are_found_early(example: str, tmp_path: Path) -> None:
+    AgentX(traces=example).check()
+    with pytest.raises(InputError, match="no trace fits context_limit 900"):
+        AgentX(traces=example, context_limit=900).check()
+    with pytest.raises(InputError, match=r"none\.json: cannot be read"):
+        AgentX(traces=str(tmp_path / "none.json")).check()
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"traces": "a.json", "generated": 3}, "drop them"),
+        ({"generated": 3, "first": 4}, "first 4 is more than generated 3"),
+        ({"context_limit": 1000}, "say at least 4096"),
+    ],
+)
+def test_fields_that_contradict_one_another_are_refused(
+    fields: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        AgentX(**fields)
+
+
+def test_warm_up_sends_the_quantiles_of_the_prompt_lengths(example: str) -> None:
+    workload = AgentX(traces=example)
+    warm = list(workload.warmup(1))
+    assert [session.trace for session in warm] == [f"warm-up-{n}" for n in range(4)]
+    lengths = [length + MARKER_TOKENS for length in (128, 256, 448, 640)]
+    assert [session.turns[0].prompt.length for session in warm] == lengths
+    assert all(session.turns[0].output == 8 for session in warm)
+
+
+def test_the_fields_are_json() -> None:
+    workload = AgentX(generated=4, max_delay=2.5)
+    assert AgentX(**orjson.loads(orjson.dumps(asdict(workload)))) == workload
+
+
+def test_every_recorded_trace_is_replayed_whole(recorded: Path) -> None:
+    files = sorted(recorded.glob("*.json"))
+    sessions = islice(AgentX(traces=str(recorded)).sessions(42), len(files))
+    for file, session in zip(files, sessions, strict=True):
+        asked = []
+        for entry in orjson.loads(file.read_bytes())["requests"]:
+            origin = entry["t"] if entry["type"] == "subagent" else 0.0
+            asked += [(origin + e["t"], e) for e in entry.get("requests", [entry])]
+        check_order(session)
+        assert session.trace == file.stem
+        assert len(session.turns) == len(asked)
+        tokens = sum(entry["in"] + MARKER_TOKENS for _, entry in asked)
+        assert sum(turn.prompt.length for turn in session.turns) == tokens
+        assert hits(session.turns) == hits_of_ids(asked)
+
+
+def hits_of_ids(asked: list[tuple[float, dict[str, Any]]]) -> list[tuple[int, int]]:
+    seen: set[int] = set()
+    found = []
+    for _, entry in sorted(asked, key=lambda item: item[0]):
+        new = [place for place, number in enumerate(entry["hash_ids"]) if number not in seen]
+        blocks = len(entry["hash_ids"])
+        found.append((new[0] if new else blocks, blocks))
+        seen.update(entry["hash_ids"])
+    return found

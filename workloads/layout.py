@@ -1,0 +1,147 @@
+"""Recorded streams as prompts: whose message each block is, by the AgentX rules.
+
+The replies in a prompt are the recorded ones, so prompts are the same under every engine.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from workloads.prompt import MARKER_TOKENS, Prompt, Role, Seeds, seed_of
+from workloads.weka import BLOCK, Call, Ids
+
+
+class Part(NamedTuple):
+    """A message: whole blocks, then the tokens that fill none."""
+
+    role: Role
+    blocks: int
+    tail: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A turn's messages, and how many of its leading blocks the turn before had too."""
+
+    kept: int
+    parts: tuple[Part, ...]
+
+    @property
+    def system(self) -> int:
+        """The blocks of the system message."""
+        return self.parts[0].blocks if self.parts[0].role == "system" else 0
+
+
+def layouts(calls: Sequence[Call], preamble: int) -> list[Layout]:
+    """The messages of every turn of a stream whose system prompt has `preamble` tokens."""
+    kept = [0, *(_common(before, call) for before, call in pairwise(calls))]
+    caps = _caps(calls, kept)
+    system = min(ceil(preamble / BLOCK), calls[0].blocks)
+    parts: list[Part] = [Part("system", system)] if system else []
+    turns = []
+    for turn, call in enumerate(calls):
+        new, reply = call.blocks - system, 0
+        if turn:
+            before, new = calls[turn - 1], call.blocks - kept[turn]
+            parts = _cut(parts, before.blocks - kept[turn])
+            if any(part.role == "user" for part in parts):
+                reply = _reply(new, call.tail, min(ceil(before.output / BLOCK), caps[turn]))
+        if reply:
+            parts = [*parts, Part("assistant", reply)]
+        if new - reply or call.tail:
+            parts = [*parts, Part("user", new - reply, call.tail)]
+        turns.append(Layout(kept=kept[turn], parts=tuple(parts)))
+    return turns
+
+
+def prompts(
+    stream: str, calls: Sequence[Call], preamble: int, block_seed: Callable[[int], int]
+) -> list[Prompt]:
+    """The prompts of a stream, each with a marker on top of the recorded input.
+
+    `block_seed` gives the content of a hash id. A prompt that the next one begins with is a view
+    of it, because a long session would otherwise hold each block once a turn.
+    """
+    plans = layouts(calls, preamble)
+    made: list[Prompt] = []
+    for turn in reversed(range(len(calls))):
+        call, plan = calls[turn], plans[turn]
+        if made and not call.tail and plans[turn + 1].kept == call.blocks:
+            seeds = made[-1].seeds[: call.blocks + 1]
+            tokens = made[-1].tokens[: call.blocks + 1]
+        else:
+            tail = seed_of(stream, f"turn_{turn}", "partial_tail")
+            seeds = _seeds(call, plan.system, tail, block_seed)
+            tokens = np.full(len(seeds), BLOCK, dtype=np.int64)
+            tokens[plan.system] = MARKER_TOKENS
+            if call.tail:
+                tokens[-1] = call.tail
+        made.append(
+            Prompt(seeds=seeds, tokens=tokens, marker=plan.system, messages=_messages(plan))
+        )
+    return made[::-1]
+
+
+def _seeds(call: Call, marker: int, tail: int, block_seed: Callable[[int], int]) -> Seeds:
+    ids = call.hash_ids[: call.blocks].tolist()
+    seeds = [block_seed(number) for number in ids]
+    seeds.insert(marker, 0)
+    if call.tail:
+        seeds.append(tail)
+    return np.array(seeds, dtype=np.uint64)
+
+
+def _messages(plan: Layout) -> tuple[tuple[Role, int], ...]:
+    """Roles and numbers of segments, the marker first in the first message after the system's."""
+    messages = [(part.role, part.blocks + bool(part.tail)) for part in plan.parts]
+    first = 1 if plan.system else 0
+    if first == len(messages):
+        return (*messages, ("user", 1))
+    role, segments = messages[first]
+    messages[first] = (role, segments + 1)
+    return tuple(messages)
+
+
+def _common(before: Call, call: Call) -> int:
+    """How many leading blocks both calls cover with equal hash ids."""
+    most = min(before.blocks, call.blocks)
+    return _prefix(before.hash_ids[:most], call.hash_ids[:most])
+
+
+def _prefix(one: Ids, other: Ids) -> int:
+    differing = one != other
+    return int(differing.argmax()) if differing.any() else len(one)
+
+
+def _cut(parts: list[Part], excess: int) -> list[Part]:
+    """The messages without their last `excess` blocks and the tokens after those."""
+    left = list(parts)
+    while left and left[-1].blocks <= excess:
+        excess -= left.pop().blocks
+    if left:
+        left[-1] = Part(left[-1].role, left[-1].blocks - excess)
+    return left
+
+
+def _reply(new: int, tail: int, most: int) -> int:
+    """How many of the new blocks are the reply; the user's message is never empty."""
+    reply = min(most, new)
+    return reply - 1 if reply and reply == new and not tail else reply
+
+
+def _caps(calls: Sequence[Call], kept: list[int]) -> list[int]:
+    """The most reply blocks each turn may add, so that a later cut never ends in a reply."""
+    caps = [call.blocks for call in calls]
+    owners: list[int] = []
+    for turn, call in enumerate(calls):
+        del owners[kept[turn] :]
+        owners.extend([turn] * (call.blocks - kept[turn]))
+        if owners and not call.tail and kept[turn] == call.blocks:
+            room = call.blocks - 1 - kept[owners[-1]]
+            if owners[-1] and room >= 0:
+                caps[owners[-1]] = min(caps[owners[-1]], room)
+    return caps
