@@ -5,8 +5,8 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -16,8 +16,9 @@ from harness.drive import drive
 from harness.point import Point
 from results.errors import EngineError, UnsupportedError
 from results.evidence import Evidence
-from results.folder import PointWriter, RunFolder
+from results.folder import RunFolder
 from results.record import RequestRecord
+from results.writer import PointWriter
 
 T = TypeVar("T")
 
@@ -105,7 +106,10 @@ async def _measure(
     engine = deployment.engine
     interrupt = asyncio.Event()
     with _on_interrupt(interrupt):
-        async with engine.start(deployment, seed=point.noise_seed, log=writer.log_path) as server:
+        async with (
+            engine.start(deployment, seed=point.noise_seed, log=writer.log_path) as server,
+            _flushed(writer, engine.clock),
+        ):
             window = await _alone(
                 drive(
                     point,
@@ -126,6 +130,26 @@ async def _measure(
         observed=observed, clock=engine.clock, opened=window.opened, closed=window.closed
     )
     return reason, evidence, steps
+
+
+@asynccontextmanager
+async def _flushed(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[None]:
+    """Puts rows on disk every second, also while no new ones come in.
+
+    On the virtual clock rows come in as fast as they can be made, and the writer's own pace will do.
+    """
+
+    async def flush() -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            writer.flush()
+
+    task = asyncio.ensure_future(flush()) if pace == "wall" else None
+    try:
+        yield
+    finally:
+        if task:
+            task.cancel()
 
 
 @contextmanager

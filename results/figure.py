@@ -8,7 +8,16 @@ from results.cell import Cell
 from results.evidence import Provenance
 
 Unit = Literal[
-    "s", "s/token", "tok/s", "req/s", "tok/s/user", "tok/s/GPU", "share", "count", "tokens"
+    "s",
+    "s/token",
+    "tok/s",
+    "req/s",
+    "sessions/s",
+    "tok/s/user",
+    "tok/s/GPU",
+    "share",
+    "count",
+    "tokens",
 ]
 
 
@@ -17,7 +26,7 @@ class Figure:
     """One number: its unit, how many samples it rests on, and its 95 % interval where there is one.
 
     `value` is None where there is nothing to show, and then `reason` says why; a figure that is
-    shown with a caveat has both.
+    shown with a caveat has both. `doubt` says why a shown figure has no interval.
     """
 
     value: float | None
@@ -26,6 +35,7 @@ class Figure:
     low: float | None = None
     high: float | None = None
     reason: str | None = None
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,181 @@
+"""An engine that somebody else runs: any OpenAI-compatible endpoint."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from harness.client import Reply, Request
+from harness.clock import Clock
+from harness.engine import Deployment, Server
+from harness.wire.client import HttpClient
+from harness.wire.deadline import Timeouts
+from harness.wire.dialect import Dialect, Mode
+from harness.wire.pool import Pool, plain, tokenized
+from harness.wire.render import Renderer
+from results.errors import EngineError, UnsupportedError
+from results.evidence import Observed
+from workloads.prompt import Prompt, Role
+
+CHECK_INPUT, CHECK_OUTPUT = 16, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where it is, how to word requests for it, and what its owner says of it.
+
+    `tokenizer` is a `tokenizer.json` or its folder; without one, prompts are ids below
+    `vocabulary`, in mode `ids` only. `api_key_env` names a variable; the key itself is only ever
+    handed to `start`. `gpus` is what the owner states, for figures per GPU. `headers` and `body`
+    are added to every request and are no place for secrets.
+    """
+
+    kind: Literal["endpoint"] = "endpoint"
+    name: str = "endpoint"
+    url: str
+    model: str
+    mode: Mode = "ids"
+    tokenizer: str | None = None
+    vocabulary: int = 32_000
+    thinking: bool = False
+    reasoning_effort: str | None = None
+    exact_output: bool = True
+    chunk_usage: bool = False
+    api_key_env: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    body: dict[str, Any] = field(default_factory=dict)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    ca_file: str | None = None
+    proxy: str | None = None
+    gpus: int | None = None
+    provenance: Literal["measured", "plumbing"] = "measured"
+
+    @property
+    def clock(self) -> Clock:
+        """The wall's."""
+        return "wall"
+
+    @property
+    def dialect(self) -> Dialect:
+        """How its requests are worded."""
+        return Dialect(
+            model=self.model,
+            mode=self.mode,
+            thinking=self.thinking,
+            reasoning_effort=self.reasoning_effort,
+            exact_output=self.exact_output,
+            chunk_usage=self.chunk_usage,
+            body=self.body,
+        )
+
+    def describe(self, deployment: Deployment) -> list[str]:
+        """Where requests would go and with what content; nothing is started."""
+        self._check(deployment)
+        content = self.tokenizer or f"ids below {self.vocabulary}"
+        lines = [f"POST {self.url.rstrip('/').removesuffix('/v1')}{self.dialect.path}"]
+        lines.append(f"model {self.model}, mode {self.mode}, content from {content}")
+        if self.api_key_env:
+            lines.append(f"key from ${self.api_key_env}")
+        return lines
+
+    @asynccontextmanager
+    async def start(
+        self, deployment: Deployment, *, seed: int, log: Path, keys: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Server]:
+        """A client of the endpoint, once it has answered one small request with a stream.
+
+        `keys` maps names of environment variables to keys. Raises EngineError where it does not
+        answer, and InputError where a file named here cannot be read.
+        """
+        self._check(deployment)
+        client = HttpClient(
+            self.url,
+            self.dialect,
+            Renderer(self._pool()),
+            timeouts=self.timeouts,
+            headers=self.headers,
+            key=self._key(keys or {}),
+            ca_file=self.ca_file,
+            proxy=self.proxy,
+        )
+        try:
+            reply = await self._answered(client, seed)
+            version = await client.get("/version")
+            models = await client.get("/v1/models")
+            configuration = {"version": version, "models": _names(models)}
+            seconds = reply.closed - (reply.sent or reply.closed)
+            log.write_text(f"{client.url} answered in {seconds:.3f} s: {configuration}\n")  # noqa: ASYNC240
+            yield Server(
+                client=client,
+                observe=lambda: self._observed(client, configuration),
+                steps=lambda: None,
+            )
+        finally:
+            await client.close()
+
+    def _check(self, deployment: Deployment) -> None:
+        if self.mode != "ids" and self.tokenizer is None:
+            raise UnsupportedError(
+                f"endpoint {self.name}: mode {self.mode} needs text, so state a tokenizer"
+            )
+        if deployment.flags or deployment.environment:
+            raise UnsupportedError(
+                f"endpoint {self.name}: it runs already, so flags and environment cannot be set"
+            )
+
+    def _pool(self) -> Pool:
+        return tokenized(self.tokenizer) if self.tokenizer else plain(self.vocabulary)
+
+    def _key(self, keys: Mapping[str, str]) -> str | None:
+        if self.api_key_env is None:
+            return None
+        key = keys.get(self.api_key_env, "").strip()
+        if not key:
+            raise EngineError(f"endpoint {self.name}: ${self.api_key_env} holds no key; set it")
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise EngineError(
+                f"endpoint {self.name}: ${self.api_key_env} holds what no header can carry"
+            )
+        return key
+
+    async def _answered(self, client: HttpClient, seed: int) -> Reply:
+        """The reply to one small request."""
+        messages: tuple[tuple[Role, int], ...] = (("user", 1),)
+        prompt = Prompt(
+            seeds=np.array([seed % 2**64], dtype=np.uint64),
+            tokens=np.array([CHECK_INPUT], dtype=np.int64),
+            messages=messages,
+        )
+        name = f"paceline-check-{seed}"
+        request = Request(id=name, prompt=prompt, output=CHECK_OUTPUT, session=name)
+        reply = await client.send(request, cut=asyncio.Event(), on_first=lambda _: None)
+        if reply.error:
+            raise EngineError(f"endpoint {self.name} at {client.url}: {reply.error}")
+        return reply
+
+    def _observed(self, client: HttpClient, configuration: dict[str, Any]) -> Observed:
+        seen = client.seen
+        return Observed(
+            provenance=self.provenance,
+            gpus=self.gpus,
+            requested=asdict(self),
+            features={
+                "replies": seen.replies,
+                "replies with usage": seen.usage,
+                "replies with cached tokens": seen.cached,
+                "replies with tokens a piece": seen.exact,
+                "fingerprints": sorted(seen.fingerprints),
+            },
+            configuration=configuration,
+        )
+
+
+def _names(models: object) -> list[str]:
+    """The ids in an answer of `/v1/models`."""
+    entries = models.get("data") if isinstance(models, dict) else None
+    entries = entries if isinstance(entries, list) else []
+    return [str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry]

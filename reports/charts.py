@@ -1,0 +1,420 @@
+"""What the charts of a report show: plotly figures as plain mappings, each with its table."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+from reports.tables import (
+    LABELS,
+    Column,
+    Scale,
+    Sheet,
+    differing,
+    doubt,
+    doubted,
+    figure,
+    headed,
+    interval,
+    is_batch,
+    level,
+    mark,
+    notes,
+    number,
+    outcome,
+    place,
+    present,
+    pressure,
+    scale,
+    settings,
+    show,
+    status,
+    why,
+)
+from results.cell import Cell
+from results.figure import Figure, Summary
+
+# Every colour keeps 3:1 against the light and the dark page. 7, 8 and 5 have no common factor, so
+# 280 arms differ in one of the three at least.
+COLOURS = ("#1f83c4", "#d55e00", "#0d9f76", "#c2619d", "#a67c00", "#7c6bd6", "#3a9bb0")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "pentagon")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+GREY = "#7d828b"
+
+Looks = dict[str, "Style"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How an arm is drawn, in every chart of a page alike."""
+
+    colour: str
+    symbol: str
+    dash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A plotly figure with its numbers as a table; no figure where nothing could be drawn."""
+
+    title: str
+    figure: dict[str, Any] | None
+    missing: tuple[str, ...]
+    sheet: Sheet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What a chart draws across and up, a panel a figure, and which figures its table holds.
+
+    `sizes` puts a tick at every value across, and doublings at equal distances.
+    """
+
+    heading: str
+    across: str
+    ups: tuple[str, ...]
+    keys: tuple[str, ...]
+    order: Callable[[Cell], float]
+    sizes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A figure drawn along an axis in one scale, and how far it goes from end to end."""
+
+    key: str
+    scale: Scale
+    low: float
+    high: float
+
+    @property
+    def title(self) -> str:
+        """The figure with its unit."""
+        name, unit = _label(self.key).removesuffix(" per GPU"), self.scale.unit
+        return f"{name} ({unit})" if unit else name
+
+
+def styles(arms: Iterable[str]) -> Looks:
+    """A style for every arm, by its place."""
+    return {
+        arm: Style(
+            colour=COLOURS[place % len(COLOURS)],
+            symbol=SYMBOLS[place % len(SYMBOLS)],
+            dash=DASHES[place % len(DASHES)],
+        )
+        for place, arm in enumerate(dict.fromkeys(arms))
+    }
+
+
+def charts(summaries: Sequence[Summary], looks: Looks) -> list[Chart]:
+    """The charts of one experiment, a set for each workload in it.
+
+    Prompt lengths of single requests, and batch sizes, are drawn across one chart.
+    """
+    summaries = [_with_prompt(summary) for summary in summaries]
+    swept = len({summary.cell.workload["prompt"] for summary in summaries if _single(summary)}) > 1
+    groups: dict[str, list[Summary]] = {}
+    told = [_apart(summary, swept=swept) for summary in summaries]
+    keys = differing(told)
+    for summary, settled in zip(summaries, told, strict=True):
+        group = ", ".join(f"{key} {settled[key]}" for key in keys if key in settled)
+        groups.setdefault(group, []).append(summary)
+    return [
+        _chart(kind, group, members, looks)
+        for group, members in groups.items()
+        for kind in _kinds(members, swept=swept and _single(members[0]))
+    ]
+
+
+def _apart(summary: Summary, *, swept: bool) -> dict[str, str]:
+    """What must be alike for two points to stand in one chart."""
+    cell = summary.cell
+    told = settings(cell)
+    if is_batch(cell):
+        return told
+    if swept and _single(summary):
+        return {"load": level(cell), **{key: told[key] for key in told if key != "prompt"}}
+    return {"load": str(cell.load.get("kind")), **told}
+
+
+def _kinds(summaries: Sequence[Summary], *, swept: bool) -> list[Kind]:
+    """The charts of summaries that differ only in arm and in load, or size."""
+    if is_batch(summaries[0].cell):
+        rate = _most_told(summaries, "batch_rate_per_gpu", "batch_rate")
+        return [
+            Kind(
+                heading="Throughput and time per token against batch size",
+                across="batch_size",
+                ups=(rate, "batch_tpot"),
+                keys=(rate, "batch_tpot"),
+                order=lambda cell: float(cell.workload["requests"]),
+                sizes=True,
+            )
+        ]
+    if swept:
+        return [
+            Kind(
+                heading="TTFT against prompt length",
+                across="prompt",
+                # One request at a time has no slow tail of load: the median is the answer.
+                ups=("ttft.p50",),
+                keys=("ttft.p50", "ttft.p90"),
+                order=lambda cell: float(cell.workload["prompt"]),
+                sizes=True,
+            )
+        ]
+    totals = ("total_rate_per_gpu", "output_rate_per_gpu", "output_rate")
+    output = _most_told(summaries, "output_rate_per_gpu", "output_rate")
+    return [
+        Kind(
+            heading="TTFT against throughput",
+            across=_most_told(summaries, *totals),
+            ups=(_most_told(summaries, "ttft.p90", "ttft.p50"),),
+            keys=("ttft.p50", "ttft.p90", "total_rate_per_gpu", output),
+            order=pressure,
+        ),
+        Kind(
+            heading="Throughput against interactivity",
+            across=_most_told(summaries, "interactivity.p90", "interactivity.p50"),
+            ups=(output,),
+            keys=("interactivity.p50", "interactivity.p90", output),
+            order=pressure,
+        ),
+    ]
+
+
+def _most_told(summaries: Sequence[Summary], *keys: str) -> str:
+    """The figure that most valid summaries have, the first of equals: no line mixes two."""
+    valid = [summary for summary in summaries if summary.valid] or summaries
+    return max(keys, key=lambda key: sum(present(figure(summary, key)) for summary in valid))
+
+
+def _chart(kind: Kind, group: str, summaries: Sequence[Summary], looks: Looks) -> Chart:
+    arms = list(dict.fromkeys(summary.cell.arm for summary in summaries))
+    ordered = sorted(
+        summaries, key=lambda summary: (arms.index(summary.cell.arm), kind.order(summary.cell))
+    )
+    heading = headed(f"{kind.heading}: {group}" if group else kind.heading, ordered)
+    drawn, missing = _drawable(ordered, (kind.across, *kind.ups))
+    return Chart(
+        title=heading,
+        figure=_figure(kind, drawn, looks) if drawn else None,
+        missing=missing,
+        sheet=_sheet(heading, kind, ordered),
+    )
+
+
+def _drawable(
+    summaries: Sequence[Summary], keys: Sequence[str]
+) -> tuple[list[Summary], tuple[str, ...]]:
+    """The summaries that can be drawn, and for each other one a line that says why not."""
+    drawn: list[Summary] = []
+    missing: list[str] = []
+    for summary in summaries:
+        absent = [key for key in keys if not present(figure(summary, key))]
+        name = f"{summary.cell.arm}, {_at(summary.cell)}"
+        reasons = [f"{_label(key)}: {figure(summary, key).reason or 'n/a'}" for key in absent]
+        if not summary.valid:
+            reasons = [f"{outcome(summary)}: {why(summary)}"]
+        if absent:
+            missing.append(f"not drawn: {name}: {'; '.join(reasons)}")
+        else:
+            drawn.append(summary)
+    return drawn, tuple(missing)
+
+
+def _figure(kind: Kind, summaries: Sequence[Summary], looks: Looks) -> dict[str, Any]:
+    across = _axis(summaries, kind.across)
+    ups = [_axis(summaries, key) for key in kind.ups]
+    layout = _layout(summaries, panels=len(ups))
+    data: list[dict[str, Any]] = []
+    height = 1 / len(ups)
+    for panel, up in enumerate(ups):
+        suffix, top = str(panel + 1) if panel else "", 1 - panel * height
+        anchored = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "showlegend": panel == 0}
+        data += [{**line, **anchored} for line in _lines(kind, summaries, looks, across, up)]
+        bottom = top - height + (0.06 if panel < len(ups) - 1 else 0)
+        layout[f"yaxis{suffix}"] = {**_drawn_axis(up), "domain": [max(bottom, 0), top]}
+        layout[f"xaxis{suffix}"] = {**_drawn_axis(across), "anchor": f"y{suffix}"}
+        if kind.sizes:
+            values = sorted({_value(summary, across) for summary in summaries})
+            texts = [number(value, 0) for value in values]
+            layout[f"xaxis{suffix}"] |= {"type": "log", "tickvals": values, "ticktext": texts}
+        if panel < len(ups) - 1:
+            del layout[f"xaxis{suffix}"]["title"]
+    return {"data": data, "layout": layout}
+
+
+def _lines(
+    kind: Kind, summaries: Sequence[Summary], looks: Looks, across: Axis, up: Axis
+) -> list[dict[str, Any]]:
+    """A line an arm through its valid points, and its invalid points apart from any line."""
+    lines = []
+    for arm in dict.fromkeys(summary.cell.arm for summary in summaries):
+        of_arm = [summary for summary in summaries if summary.cell.arm == arm]
+        for valid in (True, False):
+            points = [summary for summary in of_arm if summary.valid is valid]
+            if points:
+                dots = _dots(points, across, up, looks[arm], valid=valid)
+                lines.append({**dots, **_labels(kind, points, valid=valid)})
+    return lines
+
+
+def _labels(kind: Kind, points: Sequence[Summary], *, valid: bool) -> dict[str, Any]:
+    """What joins the points and what is written at them: their load, unless the axis says it."""
+    line = "lines+markers" if valid else "markers"
+    if kind.sizes:
+        return {"mode": line}
+    texts = [f"{pressure(point.cell):g}" for point in points]
+    return {"mode": f"{line}+text", "text": texts, "textposition": "bottom right"}
+
+
+def _dots(
+    points: Sequence[Summary], across: Axis, up: Axis, look: Style, *, valid: bool
+) -> dict[str, Any]:
+    arm = escape(points[0].cell.arm, quote=False)
+    colour = look.colour if valid else GREY
+    symbol = look.symbol if valid else f"{look.symbol}-open"
+    return {
+        "type": "scatter",
+        "name": arm if valid else f"{arm}, not valid",
+        "legendgroup": arm,
+        "x": [_value(point, across) for point in points],
+        "y": [_value(point, up) for point in points],
+        "error_x": _whiskers(points, across, colour),
+        "error_y": _whiskers(points, up, colour),
+        "line": {"color": colour, "dash": look.dash, "width": 2},
+        "marker": {"color": colour, "symbol": symbol, "size": 9},
+        "hovertext": [_hover(point, (across.key, up.key)) for point in points],
+        "hoverinfo": "text",
+    }
+
+
+def _value(summary: Summary, axis: Axis) -> float:
+    return (figure(summary, axis.key).value or 0.0) * axis.scale.factor
+
+
+def _whiskers(points: Sequence[Summary], axis: Axis, colour: str) -> dict[str, Any]:
+    """The ends of the intervals as plotly wants them: as distances; null where there is none."""
+    shown = [figure(point, axis.key) for point in points]
+    factor = axis.scale.factor
+    above = [_distance(one, one.value, one.high, factor) for one in shown]
+    below = [_distance(one, one.low, one.value, factor) for one in shown]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": above,
+        "arrayminus": below,
+        "color": colour,
+        "thickness": 1,
+        "width": 4,
+        "visible": any(end is not None for end in above),
+    }
+
+
+def _distance(shown: Figure, low: float | None, high: float | None, factor: float) -> float | None:
+    if interval(shown) == "n/a" or low is None or high is None:
+        return None
+    return max(0.0, (high - low) * factor)
+
+
+def _hover(summary: Summary, keys: Iterable[str]) -> str:
+    lines = [f"<b>{escape(summary.cell.arm, quote=False)}</b>, {_at(summary.cell)}"]
+    for key in keys:
+        shown = figure(summary, key)
+        # The prompt's length and the batch's size were set, not measured, and have no doubt.
+        told = "" if key in {"prompt", "batch_size"} else f" ({doubt(shown)})"
+        lines.append(f"{_label(key)} {show(shown)}{told}")
+    if not summary.valid:
+        lines.append(escape(f"{outcome(summary)}: {why(summary)}", quote=False))
+    return "<br>".join(filter(None, [*lines, mark([summary])]))
+
+
+def _sheet(heading: str, kind: Kind, summaries: Sequence[Summary]) -> Sheet:
+    """The numbers of a chart: each figure with its doubt on a second line."""
+    columns = (
+        Column(name="arm", number=False),
+        Column(name=_label(kind.across) if kind.sizes else "load"),
+        Column(name="repeats"),
+        *(Column(name=_label(key)) for key in kind.keys),
+        Column(name="status", number=False),
+    )
+    rows = tuple(
+        (
+            summary.cell.arm,
+            number(kind.order(summary.cell), 0) if kind.sizes else level(summary.cell),
+            str(summary.repeats),
+            *(doubted(figure(summary, key), unit=True) for key in kind.keys),
+            status(summary, summaries),
+        )
+        for summary in summaries
+    )
+    return Sheet(title=heading, columns=columns, rows=rows, notes=notes(summaries, kind.keys))
+
+
+def _axis(summaries: Sequence[Summary], key: str) -> Axis:
+    figures = [figure(summary, key) for summary in summaries]
+    values = [abs(shown.value or 0.0) for shown in figures]
+    low, high = min(values), max(values)
+    return Axis(key=key, scale=scale(high, figures[0].unit), low=low, high=high)
+
+
+def _drawn_axis(axis: Axis) -> dict[str, Any]:
+    kind: dict[str, Any] = {"rangemode": "tozero" if axis.high > 2 * axis.low else "normal"}
+    if 0 < 20 * axis.low < axis.high:
+        kind = {"type": "log", "dtick": "D2"}
+    return {
+        **kind,
+        "title": {"text": axis.title, "standoff": 8},
+        "automargin": True,
+        "tickformat": ",~g",
+        "zeroline": False,
+        "ticks": "outside",
+    }
+
+
+def _layout(summaries: Sequence[Summary], *, panels: int) -> dict[str, Any]:
+    lines = len({(summary.cell.arm, summary.valid) for summary in summaries})
+    marked = mark(summaries).split(":", maxsplit=1)[0]
+    watermark = {
+        "text": marked,
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0.5,
+        "y": 1 - 0.5 / panels,
+        "showarrow": False,
+        "textangle": -20,
+        "opacity": 0.35,
+        "font": {"size": 40, "color": GREY},
+    }
+    return {
+        "height": 100 + 300 * panels + 20 * lines,
+        "margin": {"l": 56, "r": 24, "t": 16, "b": 48},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "hovermode": "closest",
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": -0.2 / panels, "yanchor": "top"},
+        "annotations": [watermark] if marked else [],
+    }
+
+
+def _label(key: str) -> str:
+    return LABELS.get(key, key)
+
+
+def _single(summary: Summary) -> bool:
+    return bool(summary.cell.workload.get("kind") == "single")
+
+
+def _with_prompt(summary: Summary) -> Summary:
+    """The summary with its prompt's length among its figures, so that it can be drawn."""
+    if not _single(summary):
+        return summary
+    length = Figure(value=float(summary.cell.workload["prompt"]), unit="tokens", n=1)
+    return replace(summary, figures={**summary.figures, "prompt": length})
+
+
+def _at(cell: Cell) -> str:
+    """Where a point stands in its chart."""
+    return f"prompt {cell.workload['prompt']}" if "prompt" in cell.workload else place(cell)

@@ -1,0 +1,287 @@
+"""One HTML page that shows runs and needs nothing else: no server, no network, no other file."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import orjson
+from plotly.offline import get_plotlyjs
+
+from reports.charts import Chart, charts, styles
+from reports.tables import Column, Sheet, counted, outcome, sheets, why
+from results import document
+from results.figure import Summary
+from results.metrics import pool, summarise
+from results.run import Run
+
+BANNERS = {
+    "simulated": "SIMULATED. These numbers come from a model of an engine, not from an engine: "
+    "they say nothing of real hardware beyond what the model was fitted to.",
+    "plumbing": "PLUMBING. Real engine code ran where its speed means nothing: these numbers show "
+    "that everything works, and not how fast anything is.",
+}
+
+METRICS = {
+    "TTFT": "Time to first token: from sending a request to its first piece of output, whether "
+    "reasoning, tool call or answer.",
+    "TPOT": "Time per output token: from the first piece of output to the last, over the tokens "
+    "after the first piece; in a fixed batch, while all of it decodes.",
+    "interactivity": "Tokens per second that one user sees while an answer comes, 1 / TPOT; p90 is "
+    "the slow tail: nine requests in ten are at least as fast.",
+    "output": "Generated tokens per second in the window, over all GPUs or over each.",
+    "input + output": "Prompt and generated tokens per second in the window.",
+    "cache hit": "Prompt tokens taken from the prefix cache, as a share of all; the ceiling is "
+    "what a cache without end would reach.",
+    "goodput": "Requests per second that kept all limits set for them.",
+}
+
+SIGNS = {
+    "185–228 ms, n 354": "The figure's true value lies between these with 95 % confidence, from so "
+    "many samples.",
+    "repeats": "How many times a point was run; its figures are means over them.",
+    "n too small": "Too few samples for the percentile: it is left out, not guessed.",
+    "n/a": "There is no such number; it is never taken for 0.",
+    "~": "The figure is approximate, for the reason below its table.",
+    "INVALID": "The point finished, but something speaks against its numbers: do not use them. "
+    "They are drawn hollow and grey, and joined to no line.",
+}
+
+_SECRET = re.compile(r"(?i)(?:token|secret|passw(?:or)?d|api[_-]?key|credentials?|authorization)$")
+_MOMENT = re.compile(r"-(\d{8}T\d{6}Z)(?:-\d+)?$")
+
+
+def render(runs: Sequence[Run]) -> str:
+    """The page of these runs. Arms carry their run's name where two runs have the same arm."""
+    points = [[summarise(point) for point in run.points] for run in runs]
+    points = _told_apart(runs, points)
+    pooled = [summary for of_run in points for summary in pool(of_run)]
+    flat = [summary for of_run in points for summary in of_run]
+    results = "".join(map(_table, sheets(pooled, doubts=True)))
+    drawn = _experiments(pooled)
+    used = {name: words for name, words in METRICS.items() if name in results + drawn}
+    return Template(_file("page.html")).substitute(
+        title=escape("paceline: " + ", ".join(dict.fromkeys(run.suite for run in runs) or ["n/a"])),
+        style=_file("page.css"),
+        banner=_banner(flat),
+        summary=_summary(runs, points),
+        problems=_problems(runs, flat),
+        results=_section("Results", results),
+        experiments=drawn,
+        definitions=_section("What the figures mean", _list([*used.items(), *SIGNS.items()])),
+        environment=_environment(runs),
+        reproduction=_reproduction(runs),
+        scripts=_scripts() if 'class="chart"' in drawn else "",
+    )
+
+
+def write(runs: Sequence[Run], path: Path) -> None:
+    """Writes the page through a temporary name. Raises FolderError where it cannot be written."""
+    with document.published(path) as temporary:
+        temporary.write_bytes(render(runs).encode())
+
+
+def _told_apart(runs: Sequence[Run], points: Sequence[list[Summary]]) -> list[list[Summary]]:
+    """The summaries, with the run's name before every arm that several of the runs have."""
+    arms = [{summary.cell.arm for summary in of_run} for of_run in points]
+    owners = Counter(arm for of_run in arms for arm in of_run)
+    return [
+        [_prefixed(one, name) if owners[one.cell.arm] > 1 else one for one in of_run]
+        for name, of_run in zip(_names(runs), points, strict=True)
+    ]
+
+
+def _prefixed(summary: Summary, name: str) -> Summary:
+    return replace(summary, cell=replace(summary.cell, arm=f"{name}: {summary.cell.arm}"))
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    """What each run is called: its folder's name, or the path where two have the same name."""
+    names = [run.path.name for run in runs]
+    twice = {name for name, count in Counter(names).items() if count > 1}
+    return [str(run.path) if run.path.name in twice else run.path.name for run in runs]
+
+
+def _banner(summaries: Sequence[Summary]) -> str:
+    provenances = {summary.provenance for summary in summaries}
+    partly = "Partly " if "measured" in provenances else ""
+    return "".join(
+        f'<p class="banner">{escape(partly + words)}</p>\n'
+        for provenance, words in BANNERS.items()
+        if provenance in provenances
+    )
+
+
+def _summary(runs: Sequence[Run], points: Sequence[Sequence[Summary]]) -> str:
+    parts = []
+    for run, name, of_run in zip(runs, _names(runs), points, strict=True):
+        arms = dict.fromkeys(f"{one.cell.arm} ({counted(one.cell.gpus, 'GPU')})" for one in of_run)
+        provenances = dict.fromkeys(str(one.provenance) for one in of_run if one.provenance)
+        facts = [
+            ("suite", run.suite),
+            ("run", name),
+            ("when", _moment(run)),
+            ("points", _counts(run, of_run)),
+            ("arms", ", ".join(arms) or "n/a"),
+            ("provenance", ", ".join(provenances) or "n/a"),
+        ]
+        parts.append(_list(facts))
+    return "".join(parts) or "<p>n/a: no runs</p>\n"
+
+
+def _moment(run: Run) -> str:
+    found = _MOMENT.search(run.path.name)
+    if not found:
+        return "n/a"
+    moment = datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _counts(run: Run, summaries: Sequence[Summary]) -> str:
+    counts = Counter(outcome(summary) for summary in summaries)
+    counts["not begun"] = len(run.planned)
+    total = sum(counts.values())
+    words = [f"{count} {status}" for status, count in counts.items() if count]
+    return f"{total} planned: {', '.join(words)}" if words else "n/a: none were planned"
+
+
+def _problems(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
+    """Every point whose numbers are missing or must not be used, and why."""
+    rows = [
+        (f"{one.cell.name} ({one.cell.arm})", outcome(one), why(one))
+        for one in summaries
+        if not one.valid
+    ]
+    rows += [
+        (name, "not begun", f"{run.path.name} ended before it: paceline run goes on from there")
+        for run in runs
+        for name in run.planned
+    ]
+    if not rows:
+        return _section("Problems", "<p>None: every planned point finished and is valid.</p>\n")
+    names = ("point", "outcome", "reason")
+    sheet = Sheet(
+        title="Points without numbers that can be used",
+        columns=tuple(Column(name=name, number=False) for name in names),
+        rows=tuple(rows),
+    )
+    return _section("Problems", _table(sheet))
+
+
+def _experiments(summaries: Sequence[Summary]) -> str:
+    """A section for each experiment: its charts, each with its numbers below."""
+    looks = styles(summary.cell.arm for summary in summaries)
+    by_experiment: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        by_experiment.setdefault(summary.cell.experiment, []).append(summary)
+    return "".join(
+        _section(experiment, "".join(map(_chart, charts(members, looks))))
+        for experiment, members in by_experiment.items()
+    )
+
+
+def _chart(chart: Chart) -> str:
+    title = escape(chart.title)
+    drawing = "<p>n/a: no point can be drawn.</p>\n"
+    if chart.figure is not None:
+        # An opened angle bracket would let a name end the script.
+        content = orjson.dumps(chart.figure).decode().replace("<", "\\u003c")
+        drawing = (
+            f'<div class="chart" role="img" aria-label="{title}. The table below has its numbers.">'
+            f'</div><script type="application/json">{content}</script>\n'
+        )
+    return f'<h3 dir="auto">{title}</h3>\n{drawing}{_notes(chart.missing)}{_table(chart.sheet)}'
+
+
+def _section(heading: str, content: str) -> str:
+    return f'<section>\n<h2 dir="auto">{escape(heading)}</h2>\n{content}</section>\n'
+
+
+def _table(sheet: Sheet) -> str:
+    if not sheet.rows:
+        return "<p>n/a: no points</p>\n"
+    head = "".join(
+        f'<th scope="col"{_kind(column)}>{escape(column.name)}</th>' for column in sheet.columns
+    )
+    body = "".join(f"<tr>{''.join(_cells(sheet.columns, row))}</tr>\n" for row in sheet.rows)
+    title = escape(sheet.title)
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{title}">\n<table>\n'
+        f'<caption dir="auto">{title}</caption>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody>\n</table>\n</div>\n{_notes(sheet.notes)}"
+    )
+
+
+def _cells(columns: Sequence[Column], row: Sequence[str]) -> Iterator[str]:
+    for place, (column, value) in enumerate(zip(columns, row, strict=True)):
+        first, _, second = value.partition("\n")
+        content = escape(first) + (f"<small>{escape(second)}</small>" if second else "")
+        tag, scope = ("td", "") if place else ("th", ' scope="row"')
+        attributes = _kind(column, bad=value.startswith("INVALID"))
+        yield f"<{tag}{scope}{attributes}>{content}</{tag}>"
+
+
+def _kind(column: Column, *, bad: bool = False) -> str:
+    if column.number:
+        return ' class="number"'
+    return f' class="text{" bad" if bad else ""}" dir="auto"'
+
+
+def _notes(lines: Iterable[str]) -> str:
+    items = "".join(f'<li dir="auto">{escape(line)}</li>\n' for line in lines)
+    return f'<ul class="notes">\n{items}</ul>\n' if items else ""
+
+
+def _list(facts: Iterable[tuple[str, str]]) -> str:
+    items = "".join(
+        f'<dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd>\n' for name, value in facts
+    )
+    return f"<dl>\n{items}</dl>\n"
+
+
+def _environment(runs: Sequence[Run]) -> str:
+    tables = [
+        Sheet(
+            title=name,
+            columns=(Column(name="key", number=False), Column(name="value", number=False)),
+            rows=tuple(_flat(run.environment)),
+        )
+        for run, name in zip(runs, _names(runs), strict=True)
+    ]
+    return _section("Environment", "".join(map(_table, tables)) or "<p>n/a</p>\n")
+
+
+def _flat(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every value with the path to it; what has the name of a secret is hidden."""
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        inner = dict(enumerate(value)) if isinstance(value, list) else value
+        if isinstance(inner, Mapping) and inner:
+            yield from _flat({str(part): inner[part] for part in inner}, f"{name}.")
+        elif _SECRET.search(name):
+            yield name, "hidden"
+        else:
+            yield name, "n/a" if value in (None, "", [], {}) else str(value)
+
+
+def _reproduction(runs: Sequence[Run]) -> str:
+    commands = dict.fromkeys(f"paceline run {run.suite}" for run in runs)
+    lines = "\n".join(map(escape, commands)) or "n/a"
+    return _section(
+        "Run it again",
+        f"<pre>{lines}</pre>\n<p>Each run folder holds the suite as it was, in suite.yaml: "
+        "<code>paceline run FOLDER/suite.yaml</code> runs that one.</p>\n",
+    )
+
+
+def _scripts() -> str:
+    return f"<script>{get_plotlyjs()}</script>\n<script>\n{_file('page.js')}</script>\n"
+
+
+def _file(name: str) -> str:
+    return files("reports").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,92 @@
+"""Fixed batches: the span in which all of a batch decode together, and the speed inside it."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from results import interval, rates
+from results.cell import Cell
+from results.columns import Columns, columns
+from results.figure import Figure, Unit
+from results.window import SLACK
+
+_UNITS: tuple[tuple[str, Unit], ...] = (
+    ("batch_size", "count"),
+    ("batch_tpot", "s/token"),
+    ("batch_rate", "tok/s"),
+    ("batch_rate_per_gpu", "tok/s/GPU"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWindow:
+    """From the last first token to the first last token of a tree's requests.
+
+    `tokens` came inside it, to `size` requests, the first of them in row `row`.
+    """
+
+    tree: int
+    size: int
+    opened: float
+    closed: float
+    tokens: float
+    row: int
+
+    @property
+    def seconds(self) -> float:
+        """How long all decode together."""
+        return self.closed - self.opened
+
+
+def batch_windows(rows: pa.Table) -> list[BatchWindow]:
+    """One for each tree all of whose requests decode together for a while."""
+    return _windows(columns(rows))
+
+
+def figures(rows: Columns, cell: Cell, resample: interval.Resample) -> dict[str, Figure]:
+    """Batch size, seconds a token for each user, and tokens a second, over all spans."""
+    windows = _windows(rows)
+    if not windows:
+        reason = "no batch decoded together: it was too short, or a request of it failed"
+        return {name: Figure(value=None, unit=unit, n=0, reason=reason) for name, unit in _UNITS}
+    index = np.array([window.row for window in windows])
+    size = np.array([window.size for window in windows], dtype=np.float64)
+    seconds = np.array([window.seconds for window in windows])
+    tokens = np.array([window.tokens for window in windows])
+    result = {
+        "batch_size": rates.share(size * seconds, seconds, index, resample, "count"),
+        "batch_tpot": rates.share(size * seconds, tokens, index, resample, "s/token"),
+        "batch_rate": rates.share(tokens, seconds, index, resample, "tok/s"),
+    }
+    result["batch_rate_per_gpu"] = rates.per_gpu(result["batch_rate"], cell.gpus)
+    return {
+        name: replace(figure, reason=figure.reason or rows.approximate)
+        for name, figure in result.items()
+    }
+
+
+def _windows(rows: Columns) -> list[BatchWindow]:
+    pieces = rows.pieces
+    trees, index, batch = np.unique(rows.tree, return_index=True, return_inverse=True)
+    size = np.bincount(batch, minlength=len(trees))
+    opened = np.full(len(trees), -np.inf)
+    closed = np.full(len(trees), np.inf)
+    # A request without tokens begins at infinity, so its batch has no span.
+    begun = rows.counted & ~np.isnan(rows.first)
+    np.maximum.at(opened, batch, np.where(begun, rows.first, np.inf))
+    np.minimum.at(closed, batch, np.where(begun, rows.last, -np.inf))
+    of = batch[pieces.row]
+    within = (pieces.stamp > opened[of] + SLACK) & (pieces.stamp <= closed[of] + SLACK)
+    tokens = np.bincount(of[within], weights=pieces.tokens[within], minlength=len(trees))
+    return [
+        BatchWindow(
+            tree=int(trees[place]),
+            size=int(size[place]),
+            opened=float(opened[place]),
+            closed=float(closed[place]),
+            tokens=float(tokens[place]),
+            row=int(index[place]),
+        )
+        for place in np.flatnonzero(closed > opened)
+    ]

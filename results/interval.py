@@ -1,0 +1,120 @@
+"""How sure a number is: resampled sessions within a run, Student's t over parts and runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+from results.columns import Floats, Ints
+
+DRAWS = 1000
+FEWEST = 10
+"""With fewer sessions than this, resampling them says too little."""
+
+MOST = 1000
+"""More sessions than this are resampled in so many groups, which bounds memory."""
+
+BINS = 512
+"""Longer series are resampled in so many bins of equal weight."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resample:
+    """Sessions drawn with replacement, 1,000 times: `times[b, c]` is how often c is in draw b.
+
+    `cluster` is the session of each request, counted from 0. The unit is the whole tree, since
+    requests of one session resemble one another (Cameron, Gelbach and Miller 2008).
+    """
+
+    cluster: Ints
+    times: np.ndarray[tuple[int, int], np.dtype[np.float32]]
+
+    def enough(self, rows: Ints) -> str | None:
+        """Why these requests are too few sessions for an interval; None where they are not."""
+        sessions = len(np.unique(self.cluster[rows]))
+        if sessions >= FEWEST:
+            return None
+        return f"too few sessions for an interval ({sessions}, needs {FEWEST})"
+
+
+def resample(trees: Ints, seed: int) -> Resample:
+    """The draws for requests of these trees; the same for the same seed."""
+    _, cluster = np.unique(trees, return_inverse=True)
+    cluster = cluster % MOST
+    count = int(cluster.max()) + 1 if len(cluster) else 1
+    drawn = np.random.default_rng(seed).integers(count, size=(DRAWS, count))
+    flat = (drawn + np.arange(DRAWS)[:, None] * count).ravel()
+    times = np.bincount(flat, minlength=DRAWS * count).reshape(DRAWS, count)
+    return Resample(cluster=cluster, times=times.astype(np.float32))
+
+
+def of_ratio(resample: Resample, rows: Ints, tops: Floats, bottoms: Floats) -> Interval:
+    """The interval of sum(tops) / sum(bottoms); each entry belongs to the request in `rows`."""
+    size = resample.times.shape[1]
+    cluster = resample.cluster[rows]
+    sums = [np.bincount(cluster, weights=each, minlength=size) for each in (tops, bottoms)]
+    top, bottom = (resample.times @ np.stack(sums, axis=1)).T
+    return _middle(top[bottom > 0] / bottom[bottom > 0])
+
+
+def of_quantiles(
+    resample: Resample, rows: Ints, values: Floats, totals: Floats, shares: Sequence[float]
+) -> list[Interval]:
+    """The intervals of percentiles of ascending values, weighted as in `quantile`."""
+    weights = np.diff(totals, prepend=0.0)
+    bins = _bins(totals, weights)
+    count = int(bins[-1]) + 1
+    # A bin without values has no weight, so what stands for it is never taken.
+    begins = np.minimum(np.searchsorted(bins, np.arange(count)), len(bins) - 1)
+    ends = np.searchsorted(bins, np.arange(count), side="right") - 1
+    size = resample.times.shape[1]
+    cells = resample.cluster[rows] * count + bins
+    held = np.bincount(cells, weights=weights, minlength=size * count).reshape(size, count)
+    product = resample.times @ np.cumsum(held.astype(np.float32), axis=1)
+    running = np.asarray(product, dtype=np.float64)
+    running = running[running[:, -1] >= 1]
+    return [_middle(_quantiles(values[begins], values[ends], running, share)) for share in shares]
+
+
+def of_mean(values: Sequence[float] | Floats) -> Interval | None:
+    """Student's 95 % interval of the mean of independent values; None for fewer than two."""
+    count = len(values)
+    if count < 2:
+        return None
+    half = float(stdtrit(count - 1, 0.975) * np.std(values, ddof=1) / np.sqrt(count))
+    mean = float(np.mean(values))
+    # Nothing measured here can be negative.
+    return max(0.0, mean - half), mean + half
+
+
+def _bins(totals: Floats, weights: Floats) -> Ints:
+    if len(totals) <= BINS:
+        return np.arange(len(totals))
+    places = (totals - weights / 2) / totals[-1] * BINS
+    return np.asarray(np.minimum(places, BINS - 1), dtype=np.int64)
+
+
+def _quantiles(lows: Floats, highs: Floats, running: Floats, share: float) -> Floats:
+    """The percentile in every draw, as `quantile` takes it of one; even within a bin."""
+    place = (running[:, -1] - 1) * share
+    below = np.floor(place)
+    low, high = (_ranked(lows, highs, running, rank) for rank in (below, below + 1))
+    return low + (place - below) * (high - low)
+
+
+def _ranked(lows: Floats, highs: Floats, running: Floats, ranks: Floats) -> Floats:
+    """The value of a rank, counted from 0, in every draw."""
+    index = np.minimum((running <= ranks[:, None]).sum(axis=1), running.shape[1] - 1)
+    draw = np.arange(len(running))
+    before = np.where(index > 0, running[draw, index - 1], 0.0)
+    width = np.maximum(running[draw, index] - before - 1, 1)
+    along = np.clip((ranks - before) / width, 0.0, 1.0)
+    return np.asarray(lows[index] + along * (highs[index] - lows[index]))
+
+
+def _middle(draws: Floats) -> Interval:
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return float(low), float(high)

@@ -1,0 +1,122 @@
+"""From a point's rows to its summary; docs/metrics.md states every figure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from results import batches, interval, rates, series, validity
+from results.cell import Cell
+from results.columns import Columns, Floats, columns
+from results.figure import Figure, Summary
+from results.pool import pool
+from results.run import RunPoint
+from results.window import Window
+
+__all__ = ["pool", "summarise"]
+
+
+def summarise(point: RunPoint) -> Summary:
+    """All figures of a point and what speaks against them; never raises for want of rows."""
+    table = point.rows()
+    rows = columns(table)
+    evidence = point.evidence
+    window = (evidence.opened, evidence.closed) if evidence else None
+    finished = point.status == "finished"
+    return Summary(
+        cell=point.cell,
+        status=point.status,
+        reason=point.reason,
+        repeats=1,
+        provenance=evidence.observed.provenance if evidence else None,
+        problems=validity.problems(table, point.cell, evidence) if finished else (),
+        figures=figures(rows, point.cell, window),
+    )
+
+
+def figures(rows: Columns, cell: Cell, window: Window | None) -> Mapping[str, Figure]:
+    """Every figure of the rows, keyed as in docs/metrics.md."""
+    resample = interval.resample(rows.tree, cell.seed)
+    result: dict[str, Figure] = {}
+    for one in series.series(rows):
+        result |= series.figures(one, resample)
+    for statistic in ("p50", "p90"):
+        result[f"interactivity.{statistic}"] = series.inverted(result[f"tpot.{statistic}"])
+        normal = series.inverted(result[f"norm_e2el.{statistic}"])
+        result[f"norm_interactivity.{statistic}"] = normal
+    result |= rates.figures(rows, cell, window, resample)
+    result |= _caches(rows, resample)
+    result |= _counts(rows)
+    if cell.load.get("kind") == "open":
+        result |= _arrivals(rows, cell.load)
+    if cell.workload.get("kind") == "batch":
+        result |= batches.figures(rows, cell, resample)
+    return result
+
+
+def _counts(rows: Columns) -> dict[str, Figure]:
+    n = len(rows.ok)
+    if not n:
+        return {
+            **dict.fromkeys(("requests", "ok", "failed", "cut"), _nothing("count", rows)),
+            **dict.fromkeys(("input_tokens", "output_tokens"), _nothing("tokens", rows)),
+        }
+    result = {"requests": Figure(value=n, unit="count", n=n)}
+    for name, mask in {"ok": rows.ok, "failed": rows.failed, "cut": rows.cut}.items():
+        result[name] = Figure(value=int(mask.sum()), unit="count", n=n)
+    for name, tokens in {"input_tokens": rows.input, "output_tokens": rows.output}.items():
+        ok = int(rows.ok.sum())
+        total = Figure(value=float(tokens[rows.ok].sum()), unit="tokens", n=ok)
+        result[name] = total if ok else _nothing("tokens", rows)
+    return result
+
+
+def _caches(rows: Columns, resample: interval.Resample) -> dict[str, Figure]:
+    """Cached tokens, and those that could have been at best, as shares of the input."""
+    if not rows.ok.any():
+        return dict.fromkeys(("cache_hit", "cache_ceiling"), _nothing("share", rows))
+    ceiling = _of_input(rows, rows.ceiling, resample)
+    told = ~np.isnan(rows.cached)
+    if not told[rows.ok].any():
+        reason = "the server does not tell cached tokens"
+        return {
+            "cache_hit": Figure(value=None, unit="share", n=0, reason=reason),
+            "cache_ceiling": ceiling,
+        }
+    return {"cache_hit": _of_input(rows, rows.cached, resample), "cache_ceiling": ceiling}
+
+
+def _of_input(rows: Columns, tokens: Floats, resample: interval.Resample) -> Figure:
+    index = np.flatnonzero(rows.ok & ~np.isnan(tokens))
+    return rates.share(tokens[index], rows.input[index], index, resample)
+
+
+def _arrivals(rows: Columns, load: Mapping[str, Any]) -> dict[str, Figure]:
+    """The rate of sessions that was asked for, that was drawn, and that was sent."""
+    result = {"target_rate": Figure(value=float(load["rate"]), unit="sessions/s", n=0)}
+    for name, moments in {"planned_rate": rows.planned, "arrival_rate": rows.sent}.items():
+        starts = _starts(rows, moments)
+        n = len(starts)
+        span = float(starts.max() - starts.min()) if n > 1 else 0.0
+        result[name] = Figure(
+            value=(n - 1) / span if span > 0 else None,
+            unit="sessions/s",
+            n=n,
+            reason=None if span > 0 else "fewer than two sessions began",
+            doubt="the schedule is fixed" if span > 0 else None,
+        )
+    return result
+
+
+def _starts(rows: Columns, moments: Floats) -> Floats:
+    """The first moment of every session that has one."""
+    index = np.flatnonzero(~np.isnan(moments))
+    trees, place = np.unique(rows.tree[index], return_inverse=True)
+    starts = np.full(len(trees), np.inf)
+    np.minimum.at(starts, place, moments[index])
+    return starts
+
+
+def _nothing(unit: Any, rows: Columns) -> Figure:
+    reason = "no request succeeded" if len(rows.ok) else "no request was sent"
+    return Figure(value=None, unit=unit, n=0, reason=reason)

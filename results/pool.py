@@ -1,0 +1,72 @@
+"""Repeats of one cell together: each run is one sample."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from results.figure import Figure, Summary
+from results.interval import of_mean
+
+
+def pool(summaries: Sequence[Summary]) -> list[Summary]:
+    """One summary a cell, in order of appearance.
+
+    A figure is the mean over the runs that finished and have it, with Student's interval over
+    those runs, and `n` in all. A cell of one repeat keeps that run's own intervals.
+    """
+    cells: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        cells.setdefault(summary.cell.cell, []).append(summary)
+    return [_one(repeats) if len(repeats) > 1 else repeats[0] for repeats in cells.values()]
+
+
+def _one(repeats: Sequence[Summary]) -> Summary:
+    finished = [summary for summary in repeats if summary.status == "finished"]
+    open_ends = [summary for summary in repeats if summary.status != "finished"]
+    reasons = [
+        f"repeat {summary.cell.repeat} {summary.status}: {summary.reason or 'it was interrupted'}"
+        for summary in open_ends
+    ]
+    kept = finished or repeats
+    names = dict.fromkeys(name for summary in kept for name in summary.figures)
+    return Summary(
+        cell=repeats[0].cell,
+        status=open_ends[0].status if open_ends else "finished",
+        reason="; ".join(reasons) or None,
+        repeats=len(repeats),
+        provenance=next((one.provenance for one in repeats if one.provenance), None),
+        problems=tuple(
+            f"repeat {summary.cell.repeat}: {problem}"
+            for summary in repeats
+            for problem in summary.problems
+        ),
+        figures={
+            name: _mean([summary.figures[name] for summary in kept if name in summary.figures])
+            for name in names
+        },
+    )
+
+
+def _mean(figures: Sequence[Figure]) -> Figure:
+    n = sum(figure.n for figure in figures)
+    held = [figure for figure in figures if figure.value is not None]
+    if not held:
+        return replace(figures[0], n=n)
+    if len(figures) == 1:
+        return figures[0]
+    values = [figure.value for figure in held if figure.value is not None]
+    low, high = of_mean(values) or (None, None)
+    caveat = next((figure.reason for figure in held if figure.reason), None)
+    if len(held) < len(figures):
+        missing = next(figure.reason for figure in figures if figure.value is None)
+        caveat = f"from {len(held)} of {len(figures)} repeats: elsewhere {missing}"
+    return Figure(
+        value=float(np.mean(values)),
+        unit=held[0].unit,
+        n=n,
+        low=low,
+        high=high,
+        reason=caveat,
+        doubt=None if low is not None else "one run says nothing of the spread between runs",
+    )

@@ -1,0 +1,181 @@
+"""What is measured once a request, or once a piece, and its mean and percentiles."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from results import interval
+from results.columns import Columns, Floats, Ints, Mask
+from results.figure import Figure, Unit
+from results.quantile import quantile, too_small
+
+SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Series:
+    """Samples of one kind: a value, the request it belongs to, and how often it counts.
+
+    `absent` is the reason where there are none; `caveat` is what to know of those there are.
+    """
+
+    name: str
+    unit: Unit
+    values: Floats
+    rows: Ints
+    times: Floats
+    absent: str
+    caveat: str | None = None
+
+
+def figures(series: Series, resample: interval.Resample) -> dict[str, Figure]:
+    """Mean and percentiles with intervals, keyed `name.statistic`."""
+    n = int(series.times.sum())
+    keys = ["mean", *SHARES]
+    if not n:
+        nothing = Figure(value=None, unit=series.unit, n=0, reason=series.absent)
+        return {f"{series.name}.{key}": nothing for key in keys}
+    order = np.argsort(series.values, kind="stable")
+    values, rows, times = series.values[order], series.rows[order], series.times[order]
+    totals = np.cumsum(times)
+    doubt = resample.enough(rows)
+    means = float(np.average(values, weights=times))
+    numbers = [means, *(quantile(values, totals, share) for share in SHARES.values())]
+    intervals: list[interval.Interval | tuple[None, None]] = [(None, None)] * len(keys)
+    if doubt is None:
+        intervals = [
+            interval.of_ratio(resample, rows, values * times, times),
+            *interval.of_quantiles(resample, rows, values, totals, list(SHARES.values())),
+        ]
+    maximum = f"{values[-1]:.4g} {series.unit}"
+    result = {}
+    for key, number, (low, high) in zip(keys, numbers, intervals, strict=True):
+        small = too_small(n, SHARES.get(key, 0.5), maximum)
+        shown = Figure(
+            value=number,
+            unit=series.unit,
+            n=n,
+            low=low,
+            high=high,
+            reason=series.caveat,
+            doubt=doubt,
+        )
+        hidden = Figure(value=None, unit=series.unit, n=n, reason=small)
+        result[f"{series.name}.{key}"] = hidden if small else shown
+    return result
+
+
+def inverted(figure: Figure) -> Figure:
+    """Tokens a second for a user, from seconds a token: p90 is the slow tail."""
+    if figure.value is None:
+        return replace(figure, unit="tok/s/user")
+    if figure.value <= 0:
+        reason = "all tokens came at one moment"
+        return Figure(value=None, unit="tok/s/user", n=figure.n, reason=reason)
+    return replace(
+        figure,
+        value=1 / figure.value,
+        unit="tok/s/user",
+        low=1 / figure.high if figure.high else None,
+        high=1 / figure.low if figure.low else None,
+    )
+
+
+def series(rows: Columns) -> Iterator[Series]:
+    """Every series, over the requests that succeeded."""
+    none = "no request was sent" if not len(rows.ok) else "no request succeeded"
+    if rows.ok.any():
+        none = "no request that succeeded has it"
+    length = rows.last - rows.sent
+    for name, values in {
+        "ttft": rows.first - rows.sent,
+        "first_answer": rows.first_answer - rows.sent,
+        "e2el": length,
+        "schedule_ttft": rows.first - rows.planned,
+        "schedule_e2el": rows.last - rows.planned,
+    }.items():
+        yield _a_request(name, "s", values, rows.ok, none)
+    yield _a_request("client_lag", "s", rows.lag, np.ones_like(rows.ok), none)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        norm = np.where(rows.output > 0, length / rows.output, np.nan)
+    yield _a_request("norm_e2el", "s/token", norm, rows.ok, none)
+    yield _tpot(rows, none)
+    yield _piece_gap(rows, none)
+    yield _itl(rows, none)
+
+
+def _a_request(
+    name: str, unit: Unit, values: Floats, chosen: Mask, absent: str, caveat: str | None = None
+) -> Series:
+    rows = np.flatnonzero(chosen & ~np.isnan(values))
+    return Series(
+        name=name,
+        unit=unit,
+        values=values[rows],
+        rows=rows,
+        times=np.ones(len(rows)),
+        absent=absent,
+        caveat=caveat,
+    )
+
+
+def tpot(rows: Columns) -> Floats:
+    """(last - first) / (output tokens - tokens in the first piece); NaN below two tokens."""
+    pieces = rows.pieces
+    count = np.bincount(pieces.row, minlength=len(rows.ok))
+    first = np.zeros(len(rows.ok))
+    first[pieces.row[pieces.ordinal == 0]] = pieces.tokens[pieces.ordinal == 0]
+    later = rows.output - first
+    fits = (count > 1) & (rows.output >= 2) & (later > 0)
+    return np.where(fits, (rows.last - rows.first) / np.where(fits, later, 1.0), np.nan)
+
+
+def _tpot(rows: Columns, absent: str) -> Series:
+    values = tpot(rows)
+    held = rows.ok & ~np.isnan(values)
+    unknown = int((held & ~rows.pieces.known).sum())
+    caveat = (
+        f"approximate: {unknown} of {int(held.sum())} requests do not tell the tokens of their "
+        "first piece, taken as 1"
+    )
+    if rows.ok.any():
+        absent = "no request has two tokens in more than one piece"
+    return _a_request("tpot", "s/token", values, rows.ok, absent, caveat if unknown else None)
+
+
+def _piece_gap(rows: Columns, absent: str) -> Series:
+    """Inter-chunk time: from piece to piece, whatever they hold."""
+    pieces = rows.pieces
+    later = rows.ok[pieces.row] & (pieces.ordinal > 0)
+    return Series(
+        name="piece_gap",
+        unit="s",
+        values=np.diff(pieces.stamp, prepend=0.0)[later],
+        rows=pieces.row[later],
+        times=np.ones(int(later.sum())),
+        absent="no request has more than one piece" if rows.ok.any() else absent,
+    )
+
+
+def _itl(rows: Columns, absent: str) -> Series:
+    """The gap before a piece divided by its tokens, once for each of them."""
+    pieces = rows.pieces
+    told = rows.ok & pieces.known
+    holds = told[pieces.row] & (pieces.tokens > 0)
+    row, stamp, tokens = pieces.row[holds], pieces.stamp[holds], pieces.tokens[holds]
+    later = np.diff(row, prepend=-1) == 0
+    gaps = np.diff(stamp, prepend=0.0)[later]
+    left_out = int((rows.ok & ~pieces.known).sum())
+    caveat = f"over the {int(told.sum())} of {int(rows.ok.sum())} requests whose pieces are counted"
+    if rows.ok.any():
+        absent = "no request tells the tokens of more than one piece"
+    return Series(
+        name="itl",
+        unit="s/token",
+        values=gaps / tokens[later],
+        rows=row[later],
+        times=tokens[later],
+        absent=absent,
+        caveat=caveat if left_out else None,
+    )

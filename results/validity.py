@@ -1,0 +1,136 @@
+"""Whether a point's numbers may be used: every sentence here is a reason why not."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from results.cell import Cell
+from results.columns import Columns, Mask, columns, number, of_phase, text
+from results.evidence import Evidence
+
+MOST_FAILED = 0.10
+"""The share of failed requests up to which a point is valid: InferenceX's own limit."""
+
+BLOCKS = 2 * 64
+"""Tokens by which a hit may exceed what the session has sent: two blocks of 64."""
+
+TEMPLATE_TOKENS, TEMPLATE_SHARE = 32, 0.01
+"""What a real server's chat template may add to a prompt: the greater of the two."""
+
+LAG, LAG_SHARE = 0.010, 0.05
+"""How late a client may send: seconds, or a share of the median TTFT, the greater of the two."""
+
+# Offsets are kept in whole microseconds, moments are not.
+ROUNDING = 2e-6
+
+
+def problems(rows: pa.Table, cell: Cell, evidence: Evidence | None) -> tuple[str, ...]:
+    """Why the point must not be used; empty for a valid point."""
+    table, window = of_phase(rows), columns(rows)
+    observed = tuple(_observed(cell, evidence))
+    if not window.ok.any():
+        return (*observed, "no request succeeded")
+    simulated = evidence is not None and evidence.observed.provenance == "simulated"
+    return (
+        *observed,
+        *_failed(window),
+        *_cached(window, cell),
+        *_delivered(table, window, simulated=simulated),
+        *_client_bound(window),
+        *_impossible(table, window),
+    )
+
+
+def _observed(cell: Cell, evidence: Evidence | None) -> Iterator[str]:
+    """Where the server is not what was asked for."""
+    if evidence is None:
+        yield "there is no evidence of what ran"
+        return
+    observed = evidence.observed
+    if observed.gpus is not None and observed.gpus != cell.gpus:
+        yield f"the server runs on {observed.gpus} GPUs, asked for {cell.gpus}"
+    for name, asked in observed.requested.items():
+        if name not in observed.features:
+            yield f"{name}: asked for {asked}, and nothing shows what it was"
+        elif observed.features[name] != asked:
+            yield f"{name}: asked for {asked}, observed {observed.features[name]}"
+
+
+def _failed(rows: Columns) -> Iterator[str]:
+    failed, ended = int(rows.failed.sum()), int((rows.failed | rows.ok).sum())
+    if failed > MOST_FAILED * ended:
+        yield f"{failed} of {ended} requests failed, more than {MOST_FAILED:.0%}"
+
+
+def _cached(rows: Columns, cell: Cell) -> Iterator[str]:
+    """Where more came from the cache than this run can have put there."""
+    yield from _rows(rows.ok & (rows.cached > rows.input), "report more cached than input tokens")
+    beyond = rows.ok & (rows.cached > rows.ceiling + BLOCKS)
+    if cell.workload.get("kind") == "single":
+        beyond = rows.ok & (rows.cached > rows.ceiling + np.where(rows.ceiling > 0, BLOCKS, 0))
+    yield from _rows(
+        beyond,
+        "report more cached tokens than their session had sent: the cache holds content of an "
+        "earlier run",
+    )
+
+
+def _delivered(table: pa.Table, rows: Columns, *, simulated: bool) -> Iterator[str]:
+    """Where lengths are not those asked for."""
+    asked = number(table, "asked_input")
+    tolerance = np.maximum(TEMPLATE_TOKENS, asked * TEMPLATE_SHARE) * (not simulated)
+    apart = np.abs(rows.input - asked)
+    yield from _rows(
+        rows.ok & (apart > tolerance),
+        f"have another input length than asked, by up to {apart[rows.ok].max():.0f} tokens",
+    )
+    told, wanted = number(table, "output_tokens"), number(table, "asked_output")
+    to_length = rows.ok & (text(table, "finish_reason") == "length") & ~np.isnan(told)
+    yield from _rows(
+        to_length & (told != wanted), "ended for their length with another length than asked"
+    )
+
+
+def _client_bound(rows: Columns) -> Iterator[str]:
+    """Where the client sent so late that its own lag shows in the results."""
+    lag, ttft = rows.lag[~np.isnan(rows.lag)], (rows.first - rows.sent)[rows.ok]
+    ttft = ttft[~np.isnan(ttft)]
+    if not len(lag) or not len(ttft):
+        return
+    late, median = float(np.quantile(lag, 0.99)), float(np.median(ttft))
+    limit = max(LAG, LAG_SHARE * median)
+    if late > limit:
+        yield (
+            f"the client was the bottleneck: it sent {late * 1e3:.1f} ms late (p99 of {len(lag)}), "
+            f"and {limit * 1e3:.1f} ms are allowed at a median TTFT of {median * 1e3:.1f} ms"
+        )
+
+
+def _impossible(table: pa.Table, rows: Columns) -> Iterator[str]:
+    """Where a row contradicts itself."""
+    ordered = (
+        (rows.sent < rows.first)
+        & (rows.first <= rows.last)
+        & (rows.last <= rows.closed + ROUNDING)
+        & ~(rows.first_answer < rows.first)
+        & ~(rows.first_answer > rows.last)
+    )
+    yield from _rows(rows.ok & ~ordered, "do not have sent < first <= last <= closed")
+    pieces = rows.pieces
+    step = np.diff(pieces.stamp, prepend=0.0)
+    back = np.zeros(len(rows.ok), dtype=bool)
+    back[pieces.row[(step < 0) & (pieces.ordinal > 0)]] = True
+    yield from _rows(rows.ok & back, "have a piece before the one it follows")
+    ends = np.full((2, len(rows.ok)), np.nan)
+    ends[1, pieces.row] = pieces.stamp
+    ends[0, pieces.row[::-1]] = pieces.stamp[::-1]
+    apart = np.abs(ends - [rows.first, rows.last]).max(axis=0)
+    yield from _rows(rows.ok & ~(apart <= ROUNDING), "have pieces that do not add up to E2E")
+    silent = ~rows.ok & table["reason"].is_null().to_numpy()
+    yield from _rows(silent, "did not succeed and do not say why")
+
+
+def _rows(wrong: Mask, what: str) -> Iterator[str]:
+    if count := int(wrong.sum()):
+        yield f"{count} of {len(wrong)} requests {what}"

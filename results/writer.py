@@ -1,0 +1,103 @@
+"""One point's rows while they come in, and its files when it ends."""
+
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from results import document, rows
+from results.evidence import Evidence
+from results.record import RequestRecord, batch
+
+PAUSE = 1.0
+"""Seconds of wall time between two batches, where there are rows."""
+
+MOST_ROWS, MOST_PIECES = 4096, 100_000
+"""How much is held back at most."""
+
+
+class PointWriter:
+    """Appends rows to requests.arrow, a batch about every second, and finishes the point."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._arrow = path / "requests.arrow"
+        self._records: list[RequestRecord] = []
+        self._pieces = 0
+        self._flushed = monotonic()
+        self._open = True
+        with document.writing(self._arrow):
+            self._file = pa.OSFile(str(self._arrow), "wb")
+            self._stream = pa.ipc.new_stream(self._file, rows.SCHEMA)
+
+    @property
+    def log_path(self) -> Path:
+        """Where the server's log belongs."""
+        return self.path / "server.log"
+
+    def add(self, record: RequestRecord) -> None:
+        """Takes a row; it is on disk within about a second, or at the next flush."""
+        self._records.append(record)
+        self._pieces += len(record.piece_offsets)
+        full = len(self._records) >= MOST_ROWS or self._pieces >= MOST_PIECES
+        if full or monotonic() - self._flushed >= PAUSE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hands all rows taken so far to the system. Raises FolderError where it refuses them."""
+        if not self._records:
+            return
+        ready, self._records, self._pieces = self._records, [], 0
+        try:
+            with document.writing(self._arrow):
+                self._stream.write_batch(batch(ready))
+        except BaseException:
+            # Half a batch may stand in the file, so nothing may follow it.
+            self._shut()
+            raise
+        self._flushed = monotonic()
+
+    def finish(
+        self, status: str, reason: str | None, evidence: Evidence | None, steps: pa.Table | None
+    ) -> None:
+        """Writes everything but the outcome, then the outcome, which makes the point finished."""
+        self.flush()
+        self._close()
+        rows.keep(self._arrow, self.path / "requests.parquet")
+        if steps is not None:
+            rows.write_steps(self.path / "steps.parquet", steps)
+        if evidence is not None:
+            document.write(self.path / "evidence.json", asdict(evidence))
+        document.write(self.path / "outcome.json", {"status": status, "reason": reason})
+        with document.writing(self._arrow):
+            self._arrow.unlink()
+
+    def abandon(self) -> None:
+        """Keeps the rows and gives the point no outcome, so that it is run again."""
+        if self._open:
+            self.flush()
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.abandon()
+
+    def _close(self) -> None:
+        self._open = False
+        with document.writing(self._arrow):
+            self._stream.close()
+            self._file.close()
+
+    def _shut(self) -> None:
+        self._open = False
+        self._file.close()

@@ -1,0 +1,161 @@
+"""Experiments: one question each, a grid of points over engine, deployment, workload and load."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import StringConstraints
+
+from harness.engine import Deployment, Replay
+from harness.load import Load
+from harness.point import Point
+from harness.sim.engine import SimulatedEngine
+from harness.topology import Topology, parse
+from results.objectives import Objectives
+from suites import grid, reading
+from suites.field import annotations, build, check, check_keys, check_mapping
+from suites.reading import Problem
+from suites.words import expected, quoted
+from workloads.agentx import AgentX
+from workloads.batch import Batch
+from workloads.growing import Growing
+from workloads.single import Single
+
+Engines = SimulatedEngine
+Workloads = AgentX | Batch | Growing | Single
+Loads = Load
+"""The kinds that a suite may name."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+$")]
+
+DETAILS = {key: annotations(Deployment)[key] for key in ("model", "flags", "environment")}
+"""What an experiment takes beside its name, its grid and its objectives."""
+
+MOST_GPUS = 1_000_000
+
+_KIND = "a mapping with a kind"
+_NEEDED = {
+    "name": expected(Name),
+    "engine": _KIND,
+    "topology": "a topology such as TP4 or DEP2",
+    "workload": _KIND,
+    "load": _KIND,
+}
+KEYS = (*_NEEDED, "replay", "pinned", *DETAILS, "objectives")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One question: a grid of points, in the order in which it is written."""
+
+    name: Name
+    grid: tuple[Point, ...]
+
+
+def read(
+    written: Any, path: reading.Path, problems: list[Problem], *, folder: Path, seed: int
+) -> Experiment | None:
+    """The experiment that a mapping says; None where there is a problem.
+
+    Traces are looked for in `folder`, where the suite is; `seed` is the suite's.
+    """
+    before = len(problems)
+    if not check_keys(written, KEYS, _NEEDED, path, problems):
+        return None
+    name = check(Name, written.get("name", "unnamed"), (*path, "name"), problems)
+    details = {
+        key: check(annotation, written[key], (*path, key), problems)
+        for key, annotation in DETAILS.items()
+        if key in written
+    }
+    aims = check_mapping(Objectives, written.get("objectives", {}), (*path, "objectives"), problems)
+    read_axes = _axes(folder)
+    axes = {
+        key: read_axes[key](value, (*path, key), problems)
+        for key, value in written.items()
+        if key in read_axes
+    }
+    points = prod(map(len, axes.values()))
+    if points > grid.POINTS:
+        problems.append(grid.too_large(path, f"{points:,}"))
+    if len(problems) > before:
+        return None
+    point = partial(Point, experiment=name, objectives=aims, suite_seed=seed)
+    return Experiment(
+        name=name,
+        grid=tuple(
+            point(deployment=Deployment(**deployment, **details), workload=workload, load=load)
+            for deployment, workload, load in _cells(axes)
+        ),
+    )
+
+
+def _axes(folder: Path) -> dict[str, Callable[..., list[Any]]]:
+    """What reads each key that spans the grid."""
+    return {
+        "engine": _engines,
+        "topology": partial(grid.axis, _topology),
+        "replay": partial(grid.axis, partial(check, Replay)),
+        "pinned": partial(grid.axis, partial(check, bool)),
+        "workload": partial(grid.expand, Workloads, finish=partial(_found, folder)),
+        "load": partial(grid.expand, Loads),
+    }
+
+
+def _cells(axes: dict[str, list[Any]]) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+    for values in product(*axes.values()):
+        deployment = dict(zip(axes, values, strict=True))
+        # One rank has nothing to be pinned to, so there is one deployment, not one for each value.
+        unpinnable = deployment["topology"].ranks == 1 and "pinned" in axes
+        if unpinnable and deployment["pinned"] != axes["pinned"][0]:
+            continue
+        yield deployment, deployment.pop("workload"), deployment.pop("load")
+
+
+def _found(folder: Path, workload: Any) -> Any:
+    """The workload with its traces looked for beside the suite, and read once to be sure."""
+    match workload:
+        case AgentX(traces=str(traces)):
+            workload = replace(workload, traces=str(folder / traces))
+            workload.check()
+    return workload
+
+
+def _topology(written: Any, path: reading.Path, problems: list[Problem]) -> Topology | None:
+    made: Topology | None = build(lambda: parse(str(written)[:40]), path, problems)
+    if made and made.gpus > MOST_GPUS:
+        sentence = f"expected at most {MOST_GPUS:,} GPUs, got {quoted(written)}: write fewer"
+        problems.append(Problem(path, sentence))
+    return made
+
+
+def _engines(written: Any, path: reading.Path, problems: list[Problem]) -> list[Any]:
+    """The engines, those of one name told apart by the settings in which they differ."""
+    engines = grid.expand(Engines, written, path, problems)
+    alike: dict[tuple[str, str], list[Any]] = {}
+    for engine in engines:
+        alike.setdefault((engine.kind, engine.name), []).append(engine)
+    varied = {shared: _varied(group) for shared, group in alike.items()}
+    named = [_named(engine, varied[engine.kind, engine.name]) for engine in engines]
+    for name, times in Counter(engine.name for engine in named).items():
+        if times > 1:
+            sentence = f"expected a name for every engine, got {quoted(name)} twice: add name"
+            problems.append(Problem(path, sentence))
+    return named
+
+
+def _varied(engines: list[Any]) -> list[str]:
+    """The plain settings that are not the same in all of these engines."""
+    first = engines[0]
+    names = [f.name for f in fields(first) if not is_dataclass(getattr(first, f.name))]
+    return [name for name in names if len({repr(getattr(e, name)) for e in engines}) > 1]
+
+
+def _named(engine: Any, varied: list[str]) -> Any:
+    settings = [f"{name}={getattr(engine, name)}" for name in varied]
+    return replace(engine, name=" ".join([engine.name, *settings]))

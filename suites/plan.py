@@ -1,0 +1,155 @@
+"""Plans: the points of a suite in the order in which they run."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+from harness.load import Closed, Load, Open, Recorded
+from harness.point import Point
+from results.errors import UnsupportedError
+from suites.suite import Suite
+from workloads.prompt import seed_of
+from workloads.session import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Points in running order."""
+
+    suite: str
+    points: tuple[Point, ...]
+
+    @property
+    def hash(self) -> str:
+        """8 hex digits over the suite's name and every point, in order."""
+        names = "\n".join([self.suite, *(point.id for point in self.points)])
+        return hashlib.sha256(names.encode()).hexdigest()[:8]
+
+    def facts(self) -> dict[str, Any]:
+        """What plan.json says of it."""
+        return {"hash": self.hash, "points": [point.facts() for point in self.points]}
+
+
+def plan(suite: Suite) -> Plan:
+    """The points of every repeat, in the suite's order, each with its position."""
+    match suite.order:
+        case "as-written":
+            ordered = _as_written(suite)
+        case "shuffled":
+            ordered = _shuffled(suite)
+        case "abba":
+            ordered = _there_and_back(suite)
+    return Plan(
+        suite=suite.name,
+        points=tuple(replace(point, position=n) for n, point in enumerate(ordered)),
+    )
+
+
+def _as_written(suite: Suite) -> list[Point]:
+    return [
+        replace(point, repeat=repeat)
+        for experiment in suite.experiments
+        for repeat in range(suite.repeats)
+        for point in experiment.grid
+    ]
+
+
+def _shuffled(suite: Suite) -> list[Point]:
+    numbered = list(enumerate(_as_written(suite)))
+    # Not random.shuffle, whose order may differ between versions of Python.
+    numbered.sort(key=lambda entry: seed_of(suite.seed, "order", entry[0]))
+    return [point for _, point in numbered]
+
+
+def _there_and_back(suite: Suite) -> list[Point]:
+    """A B, then B A: what is compared runs side by side, and drift falls on both alike."""
+    return [
+        replace(point, repeat=repeat)
+        for experiment in suite.experiments
+        for arms in _compared(experiment.grid)
+        for repeat in range(suite.repeats)
+        for point in (reversed(arms) if repeat % 2 else arms)
+    ]
+
+
+def _compared(grid: Sequence[Point]) -> list[list[Point]]:
+    """The points that differ in their deployments only, together."""
+    cells: dict[str, list[Point]] = {}
+    for point in grid:
+        cells.setdefault(point.pairing, []).append(point)
+    return list(cells.values())
+
+
+def estimate(point: Point) -> float | None:
+    """About how many seconds of wall time a point takes; None where nobody can know.
+
+    On the wall clock: the window and its grace; the server's start and the warm-up come on top.
+    On the virtual clock: a tenth of a second, and 3 ms for each request there may be, of which a
+    lane sends one in ten seconds.
+    """
+    load = point.load
+    if point.deployment.engine.clock == "wall":
+        return load.duration + load.grace if load.duration else None
+    requests = []
+    if load.duration:
+        requests.append(_lanes(load) * load.duration / 10)
+    if load.sessions:
+        turns = _turns(point.workload)  # type: ignore[arg-type]  # a frozen dataclass has a hash
+        requests.append(float(load.sessions * turns))
+    return 0.1 + 0.003 * min(requests)
+
+
+def _lanes(load: Load) -> float:
+    match load:
+        case Closed():
+            return load.concurrency
+        case Open():
+            return load.rate * 100  # sessions of about 100 seconds
+        case Recorded():
+            return load.sessions * load.speed
+
+
+@cache
+def _turns(workload: Workload) -> int:
+    return len(next(workload.sessions(0)).turns)
+
+
+def describe(plan: Plan) -> list[dict[str, str]]:
+    """A row a point: where it stands, what it is in words, and what starting it would do."""
+    return [
+        {
+            "position": str(point.position),
+            "experiment": point.experiment,
+            "arm": point.deployment.arm,
+            "repeat": str(point.repeat),
+            "workload": _words(point.workload),
+            "load": _words(point.load),
+            "time": _time(estimate(point)),
+            "start": _start(point),
+        }
+        for point in plan.points
+    ]
+
+
+def _words(settings: Any) -> str:
+    """A workload or a load: its kind, its level, and what is not left at its default."""
+    parts = [settings.kind]
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.name == "concurrency" or value not in {field.default, settings.kind}:
+            number = f"{value:g}" if isinstance(value, float) else str(value)
+            parts.append(f"{field.name.replace('_', ' ')} {number}")
+    return ", ".join(parts)
+
+
+def _time(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{max(1, round(seconds))} s"
+
+
+def _start(point: Point) -> str:
+    try:
+        return "\n".join(point.deployment.engine.describe(point.deployment))
+    except UnsupportedError as error:
+        return f"unsupported: {error}"

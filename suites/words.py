@@ -1,0 +1,129 @@
+"""Annotations and values in words, for the sentences that say what is wrong with a suite."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types as limits
+import orjson
+from pydantic import StringConstraints
+
+
+def bare(annotation: Any) -> Any:
+    """The annotation without its constraints and without None."""
+    if get_origin(annotation) is Annotated:
+        return bare(get_args(annotation)[0])
+    left = [option for option in _options(annotation) if option is not NoneType]
+    return bare(left[0]) if _options(annotation) and len(left) == 1 else annotation
+
+
+def constraints(annotation: Any) -> list[Any]:
+    """What stands beside the type, from the inside out."""
+    if get_origin(annotation) is Annotated:
+        inner, *outer = get_args(annotation)
+        return [*constraints(inner), *outer]
+    return [limit for option in _options(annotation) for limit in constraints(option)]
+
+
+def _options(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in {Union, UnionType} else ()
+
+
+def expected(annotation: Any) -> str:
+    """What a field takes: `a whole number of at least 1`."""
+    inner = bare(annotation)
+    each = get_args(inner)
+    if get_origin(inner) is Literal:
+        return listed(each)
+    if get_origin(inner) is tuple:
+        return f"a list whose every entry is {expected(each[0])}"
+    if get_origin(inner) is dict:
+        return f"a mapping whose every value is {expected(each[1])}"
+    if is_dataclass(inner):
+        return f"a mapping with keys of {listed([field.name for field in fields(inner)])}"
+    if _options(inner):
+        return listed([expected(option) for option in each if option is not NoneType])
+    name = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[inner]
+    return name + " and".join(filter(None, map(_limit, constraints(annotation))))
+
+
+def _limit(constraint: Any) -> str:
+    match constraint:
+        case limits.Ge():
+            return f" of at least {constraint.ge:g}"
+        case limits.Gt():
+            return f" above {constraint.gt:g}"
+        case limits.Le():
+            return f" of at most {constraint.le:g}"
+        case limits.Lt():
+            return f" below {constraint.lt:g}"
+        case StringConstraints():
+            return f" matching {str(constraint.pattern).strip('^$')}"
+    return ""
+
+
+def bounded(annotation: Any) -> str | None:
+    """How a number must be written to keep its limits: `write 1 or more`."""
+    ways = []
+    for constraint in constraints(annotation):
+        match constraint:
+            case limits.Ge():
+                ways.append(f"{constraint.ge:g} or more")
+            case limits.Gt():
+                ways.append(f"more than {constraint.gt:g}")
+            case limits.Le():
+                ways.append(f"{constraint.le:g} or less")
+            case limits.Lt():
+                ways.append(f"less than {constraint.lt:g}")
+    return f"write {listed(ways, 'and')}" if ways else None
+
+
+def listed(words: Iterable[object], last: str = "or") -> str:
+    """Words with commas between them and `or` before the last."""
+    *most, end = map(str, words)
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def quoted(value: Any) -> str:
+    """A value as YAML would have it, cut where it is long."""
+    if value is None:
+        return "nothing"
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant."""
+    near = get_close_matches(word, list(known), 1)
+    return near[0] if near else None
+
+
+def candidates(annotation: Any, value: Any) -> Iterator[Any]:
+    """What may have been meant by a value that does not fit, the likeliest first."""
+    if isinstance(value, list | dict | None):
+        return
+    text = (value if isinstance(value, str) else quoted(value)).lower()
+    inner = bare(annotation)
+    if get_origin(inner) is Literal:
+        yield from filter(None, [nearest(text, get_args(inner))])
+        yield {"true": "on", "yes": "on"}.get(text, "off")
+    elif inner is bool:
+        yield text in {"true", "yes", "on", "1"}
+    elif inner is str:
+        yield from (text, re.sub(r"[^a-z0-9-]+", "-", text).strip("-"))
+    elif number := _number(text):
+        yield number
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(number) or abs(number) > 1e15:
+        return None
+    return int(number) if number == int(number) else number

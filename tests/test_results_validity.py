@@ -1,0 +1,112 @@
+"""Every reason not to use a point, and that a good point has none."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from results.validity import problems
+from tests.test_results_record import cell, evidence, failed, made, table
+
+GOOD = [made([0.5, 0.6], sent=float(i), tree=i) for i in range(10)]
+
+
+def found(*records: Any, observed: dict[str, Any] | None = None, **changes: Any) -> str:
+    return "\n".join(problems(table(*records), cell(**changes), evidence(**(observed or {}))))
+
+
+def test_a_good_point_has_no_problem() -> None:
+    assert not found(*GOOD)
+    cut = made([0.5], state="cut", reason="cut at the end of the window", output_tokens=None)
+    assert not found(*GOOD, cut)
+
+
+def test_no_success_and_no_evidence_are_problems() -> None:
+    assert problems(table(), cell(), None) == (
+        "there is no evidence of what ran",
+        "no request succeeded",
+    )
+    assert found(failed()) == "no request succeeded"
+
+
+def test_more_than_a_tenth_of_failures_is_a_problem() -> None:
+    assert not found(*GOOD[:9], failed(tree=10))
+    assert found(*GOOD[:9], failed(), failed()) == "2 of 11 requests failed, more than 10%"
+
+
+@pytest.mark.parametrize("cached", [1001, 1200])
+def test_more_cached_tokens_than_input_is_a_problem(cached: int) -> None:
+    row = made([0.5], cached_tokens=cached, ceiling_tokens=1000 + cached)
+    assert "1 of 1 requests report more cached than input tokens" in found(row)
+
+
+def test_hits_beyond_what_the_session_sent_show_an_earlier_run() -> None:
+    assert not found(made([0.5], cached_tokens=628, ceiling_tokens=500))
+    warm = found(made([0.5], cached_tokens=629, ceiling_tokens=500))
+    assert "the cache holds content of an earlier run" in warm
+
+
+def test_a_cold_single_request_may_not_hit_at_all() -> None:
+    row = made([0.5], cached_tokens=64)
+    assert not found(row)
+    assert "earlier run" in found(row, workload={"kind": "single"})
+
+
+def test_input_of_another_length_than_asked_is_a_problem() -> None:
+    template = made([0.5], input_tokens=1030)
+    assert not found(template)
+    assert "up to 30 tokens" in found(template, observed={"provenance": "simulated"})
+    assert "up to 79 tokens" in found(made([0.5], input_tokens=1079))
+
+
+def test_output_of_another_length_than_asked_is_a_problem_where_length_ended_it() -> None:
+    assert "another length" in found(made([0.5, 0.6], asked_output=3))
+    assert not found(made([0.5, 0.6], asked_output=3, finish_reason="stop"))
+
+
+def test_a_late_client_is_a_problem_with_its_numbers() -> None:
+    late = [made([0.5], client_lag=0.024, tree=i) for i in range(10)]
+    assert not found(*late)
+    late = [made([0.5], client_lag=0.026, tree=i) for i in range(10)]
+    sentence = found(*late)
+    assert "the client was the bottleneck: it sent 26.0 ms late (p99 of 10)" in sentence
+    assert "25.0 ms are allowed at a median TTFT of 500.0 ms" in sentence
+
+
+def test_another_number_of_gpus_than_asked_is_a_problem() -> None:
+    assert found(*GOOD, gpus=16) == "the server runs on 1 GPUs, asked for 16"
+    assert not found(*GOOD, gpus=16, observed={"gpus": None})
+
+
+def test_a_feature_that_is_not_as_asked_is_a_problem() -> None:
+    asked = {"replay": "on"}
+    other = found(*GOOD, observed={"requested": asked, "features": {"replay": "off"}})
+    assert other == "replay: asked for on, observed off"
+    assert not found(*GOOD, observed={"requested": asked, "features": {"replay": "on", "x": 1}})
+    assert "nothing shows" in found(*GOOD, observed={"requested": asked})
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (made([0.0, 0.5]), "sent < first"),
+        (made([0.5], first_answer=0.4), "sent < first"),
+        (made([0.5], closed=0.3), "sent < first"),
+        (made([]), "sent < first"),
+        (made([0.5, 0.4, 0.6]), "before the one it follows"),
+        (made([0.5, 0.6], last=0.9, closed=0.9), "do not add up to E2E"),
+        (failed(reason=None), "do not say why"),
+    ],
+)
+def test_a_row_that_contradicts_itself_is_a_problem(row: Any, sentence: str) -> None:
+    assert sentence in found(*GOOD, row)
+
+
+def test_only_rows_of_the_window_are_judged() -> None:
+    warm = made([0.5], phase="warm-up", cached_tokens=900, finish_reason="length", asked_output=9)
+    assert not found(warm, *GOOD)
+
+
+def test_rounding_to_microseconds_is_no_contradiction() -> None:
+    stamps = (np.pi * np.arange(1, 50) / 100).tolist()
+    assert not found(made(stamps, sent=1.0 / 3))

@@ -1,0 +1,223 @@
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+
+import pytest
+
+from suites.plan import describe, estimate, plan
+from suites.suite import load
+
+
+@dataclass(frozen=True, kw_only=True)
+class WallEngine:
+    """An engine that only has a name and a clock."""
+
+    kind: str = "wall"
+    name: str = "wall"
+    clock: str = "wall"
+
+
+TEXT = """
+suite: s
+seed: 7
+repeats: 2
+experiments:
+  - name: a
+    engine: {kind: sim}
+    topology: TP4
+    replay: [off, on]
+    workload: {kind: single, prompt: 1, output: 1}
+    load: {kind: closed, concurrency: [1, 2], sessions: 1}
+"""
+
+
+@pytest.fixture
+def planned(tmp_path):
+    def make(*overrides, text=TEXT):
+        path = tmp_path / "s.yaml"
+        path.write_text(text)
+        return plan(load(str(path), overrides))
+
+    return make
+
+
+def steps(made):
+    return [f"{p.repeat}{p.deployment.replay}{p.load.concurrency}" for p in made.points]
+
+
+def test_as_written_goes_repeat_by_repeat(planned):
+    assert steps(planned()) == [
+        "0off1", "0off2", "0on1", "0on2",
+        "1off1", "1off2", "1on1", "1on2",
+    ]  # fmt: skip
+
+
+def test_as_written_finishes_an_experiment_first(planned):
+    second = TEXT[TEXT.index("  - name") :].replace("name: a", "name: b")
+    experiments = [point.experiment for point in planned(text=TEXT + second).points]
+    assert experiments == ["a"] * 8 + ["b"] * 8
+
+
+def test_abba_turns_two_arms_round_every_other_repeat(planned):
+    assert steps(planned("order=abba")) == [
+        "0off1", "0on1", "1on1", "1off1",
+        "0off2", "0on2", "1on2", "1off2",
+    ]  # fmt: skip
+
+
+def test_abba_turns_three_arms_round_every_other_repeat(planned):
+    replays = [
+        (point.repeat, point.deployment.replay)
+        for point in planned(
+            "order=abba", "repeats=3", "experiments.a.replay=[off, on-eager, on]"
+        ).points
+        if point.load.concurrency == 1
+    ]
+    there = ["off", "on-eager", "on"]
+    assert replays == [
+        (repeat, replay)
+        for repeat, arms in enumerate([there, there[::-1], there])
+        for replay in arms
+    ]
+
+
+def test_shuffled_is_a_permutation_that_the_seed_decides(planned):
+    shuffled = steps(planned("order=shuffled", "repeats=5"))
+    assert shuffled == steps(planned("order=shuffled", "repeats=5"))
+    assert shuffled != steps(planned("order=shuffled", "repeats=5", "seed=8"))
+    assert shuffled != steps(planned("repeats=5"))
+    assert sorted(shuffled) == sorted(steps(planned("repeats=5")))
+
+
+def test_positions_count_up_and_ids_are_unique(planned):
+    points = planned("order=abba").points
+    assert [point.position for point in points] == list(range(8))
+    assert len({point.id for point in points}) == 8
+
+
+def test_a_pairing_is_the_same_under_every_arm_and_new_for_each_repeat_and_load(planned):
+    pairs = {}
+    for point in planned("order=abba").points:
+        pairs.setdefault((point.repeat, point.load.concurrency), set()).add(point.pairing)
+    assert all(len(pairing) == 1 for pairing in pairs.values())
+    assert len(set.union(*pairs.values())) == 4
+
+
+def test_the_hash_is_the_same_in_every_process(planned, tmp_path):
+    made = planned("order=shuffled")
+    code = (
+        "import sys; from suites.plan import plan; from suites.suite import load; "
+        "print(plan(load(sys.argv[1], ['order=shuffled'])).hash)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "s.yaml")]
+    other = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONHASHSEED": "5"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert other.stdout.strip() == made.hash
+    assert len(made.hash) == 8
+    int(made.hash, 16)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "suite=t",
+        "seed=8",
+        "repeats=3",
+        "order=abba",
+        "experiments.a.name=b",
+        "experiments.a.engine.noise=0.1",
+        "experiments.a.engine.cost={host: 1}",
+        "experiments.a.topology=TP8",
+        "experiments.a.pinned=false",
+        "experiments.a.model=m",
+        "experiments.a.flags=[-x]",
+        "experiments.a.environment={A: b}",
+        "experiments.a.workload.prompt=2",
+        "experiments.a.load.grace=1",
+        "experiments.a.objectives.ttft=1",
+    ],
+)
+def test_the_hash_changes_with_what_is_planned(planned, override):
+    assert planned(override).hash != planned().hash
+
+
+def test_the_hash_does_not_change_with_budget_comments_or_spelling(planned):
+    text = TEXT.replace("sessions: 1", "sessions: 1, grace: 0, warmup: 1") + "# a comment\n"
+    assert planned("budget=10m", text=text).hash == planned().hash
+
+
+def test_the_facts_are_the_hash_and_what_each_point_says(planned):
+    made = planned()
+    facts = made.facts()
+    assert facts["hash"] == made.hash
+    assert [point["id"] for point in facts["points"]] == [point.id for point in made.points]
+
+
+def test_a_row_says_what_a_point_would_do(planned):
+    row = describe(planned("experiments.a.load.duration=90s"))[1]
+    assert row == {
+        "position": "1",
+        "experiment": "a",
+        "arm": "sim TP4 replay=off",
+        "repeat": "0",
+        "workload": "single, prompt 1, output 1",
+        "load": "closed, concurrency 2, sessions 1, duration 90",
+        "time": "1 s",
+        "start": row["start"],
+    }
+    assert row["start"].startswith("SIMULATED, nothing is started: TP4")
+
+
+def test_what_an_engine_cannot_do_is_shown(planned):
+    row = describe(planned("experiments.a.flags=[-x]"))[0]
+    assert row["start"].startswith("unsupported: ")
+    assert "flags" in row["start"]
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "{kind: closed, concurrency: 8, duration: 1h}",
+        "{kind: closed, sessions: 3}",
+        "{kind: open, rate: 2, duration: 60}",
+        "{kind: recorded, sessions: 3, duration: 60}",
+    ],
+)
+def test_a_simulated_point_is_guessed(planned, load):
+    seconds = [estimate(point) for point in planned(f"experiments.a.load={load}").points]
+    assert all(0 < second < 60 for second in seconds)
+
+
+def test_a_point_on_the_wall_takes_its_window_and_its_grace_where_they_are_known(planned):
+    point = planned("experiments.a.load.duration=10m", "experiments.a.load.grace=5").points[0]
+    on_the_wall = replace(point.deployment, engine=WallEngine())
+    assert estimate(replace(point, deployment=on_the_wall)) == 605
+    endless = planned().points[0]
+    assert estimate(replace(endless, deployment=on_the_wall)) is None
+
+
+def test_smoke_is_two_deployments_two_arms_and_two_experiments():
+    points = plan(load("smoke")).points
+    assert {point.deployment.arm for point in points} == {
+        f"sim {topology} replay={replay}"
+        for topology in ("TP4", "DEP2")
+        for replay in ("off", "on")
+    }
+    agents = [point for point in points if point.experiment == "agents"]
+    batches = [point for point in points if point.experiment == "batches"]
+    assert sorted({point.load.concurrency for point in agents}) == [1, 2, 4, 8, 16]
+    assert sorted({point.workload.requests for point in batches}) == [2**n for n in range(8)]
+
+
+def test_replay_ttft_compares_three_arms_over_six_repeats():
+    points = plan(load("replay-ttft")).points
+    assert len(points) == 3 * 4 * 6
+    assert [point.deployment.replay for point in points[:6]] == [
+        "off", "on-eager", "on", "on", "on-eager", "off",
+    ]  # fmt: skip
