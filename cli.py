@@ -42,7 +42,11 @@ class Exit(IntEnum):
 SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite file, or a shipped name.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Changes one key: experiments.0.seed=3."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Changes one key of the suite: seed=3, experiments.0.load.duration=30.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Ends stdout with one JSON line.")]
 
@@ -79,13 +83,20 @@ def run(
     """
     from harness import run as harness_run
     from reports.progress import Progress
+    from suites.plan import estimate
 
     with _sentences():
         asked, planned = _planned(suite, overrides)
         with _folder(asked, planned, out, new=new) as folder:
             try:
                 with Progress(quiet=quiet or not sys.stderr.isatty()) as watch:
-                    statuses = harness_run.run(planned.points, folder, watch, budget=asked.budget)
+                    statuses = harness_run.run(
+                        planned.points,
+                        folder,
+                        watch,
+                        budget=asked.budget,
+                        estimates=[estimate(point) for point in planned.points],
+                    )
             except KeyboardInterrupt:
                 print(
                     f"Interrupted. What is finished is kept in {folder.path}; "

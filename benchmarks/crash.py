@@ -124,7 +124,8 @@ def kills(folder: Path) -> list[str]:
 def interrupted(folder: Path) -> list[str]:
     from results.run import read
 
-    process = start(folder, "--new")
+    shutil.rmtree(folder / "runs", ignore_errors=True)
+    process = start(folder)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (newest(folder) and finished(newest(folder))):
         time.sleep(0.05)

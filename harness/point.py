@@ -33,10 +33,10 @@ class Point:
 
     @property
     def pairing(self) -> str:
-        """8 hex digits over all but the deployment and the position: equal for what is compared."""
+        """8 hex digits over what is sent, and how: equal under every deployment to compare."""
         content = self._content()
-        del content["deployment"], content["position"]
-        return _digest(content)
+        names = ("workload", "load", "suite_seed", "repeat")
+        return _digest({name: content[name] for name in names})
 
     @property
     def cell(self) -> str:
@@ -64,6 +64,7 @@ class Point:
 
     def facts(self) -> dict[str, Any]:
         """What point.json says, readable without this code."""
+        content = self._content()
         return {
             "id": self.id,
             "pairing": self.pairing,
@@ -73,12 +74,19 @@ class Point:
             "engine": self.deployment.engine.name,
             "gpus": self.deployment.topology.gpus,
             "seed": self.seed,
-            **self._content(),
+            **content,
+            "workload": _plain(asdict(self)["workload"]),
+            "identity": content["workload"],
         }
 
     def _content(self) -> dict[str, Any]:
-        content: dict[str, Any] = orjson.loads(orjson.dumps(asdict(self)))
-        return content
+        return _plain(asdict(self) | {"workload": self.workload.identity()})
+
+
+def _plain(content: dict[str, Any]) -> dict[str, Any]:
+    """The content as it is after a way through JSON."""
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(content))
+    return plain
 
 
 def _level(load: Load) -> str:

@@ -40,16 +40,24 @@ class Watch(Protocol):
 
 
 def run(
-    points: Sequence[Point], folder: RunFolder, watch: Watch, *, budget: float | None = None
+    points: Sequence[Point],
+    folder: RunFolder,
+    watch: Watch,
+    *,
+    budget: float | None = None,
+    estimates: Sequence[float | None] = (),
 ) -> Counter[str]:
     """Gives every point that has no outcome one, in order; how many points have which status.
 
-    Points that would begin after `budget` seconds become `not started`, and run when the folder is
-    taken up again. Raises KeyboardInterrupt, with the rows of the broken point kept, on Ctrl-C.
+    `estimates` are the points' seconds on the wall, where anyone can guess them. Points that would
+    begin after `budget` seconds become `not started`, and run when the folder is taken up again.
+    Raises KeyboardInterrupt, with the rows of the broken point kept, on Ctrl-C.
     """
     started = time.monotonic()
     statuses: Counter[str] = Counter()
+    guesses = iter(estimates)
     for number, point in enumerate(points, start=1):
+        guess = next(guesses, None)
         status = folder.outcome(point.name, point.id)
         if status in {None, "not started"}:
             spent = time.monotonic() - started
@@ -59,7 +67,7 @@ def run(
                 watch.point_finished(point.name, "not started", reason, 0.0)
                 status = "not started"
             else:
-                watch.point_started(point.name, number, len(points), None)
+                watch.point_started(point.name, number, len(points), guess)
                 status = _run_point(point, folder, watch)
         else:
             watch.point_skipped(point.name, status)
@@ -136,7 +144,7 @@ async def _measure(
 async def _flushed(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[None]:
     """Puts rows on disk every second, also while no new ones come in.
 
-    On the virtual clock rows come in as fast as they can be made, and the writer's own pace will do.
+    On the virtual clock rows come in as fast as they can be made: the writer's own pace will do.
     """
 
     async def flush() -> None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
-from scipy.special import stdtrit  # type: ignore[import-untyped]
+from scipy.special import stdtrit
 
 from results.columns import Floats, Ints
 
@@ -76,7 +77,8 @@ def of_quantiles(
     product = resample.times @ np.cumsum(held.astype(np.float32), axis=1)
     running = np.asarray(product, dtype=np.float64)
     running = running[running[:, -1] >= 1]
-    return [_middle(_quantiles(values[begins], values[ends], running, share)) for share in shares]
+    ladder = Ladder.of(values[begins], values[ends], running)
+    return [_middle(_quantile(ladder, share)) for share in shares]
 
 
 def of_mean(values: Sequence[float] | Floats) -> Interval | None:
@@ -97,22 +99,46 @@ def _bins(totals: Floats, weights: Floats) -> Ints:
     return np.asarray(np.minimum(places, BINS - 1), dtype=np.int64)
 
 
-def _quantiles(lows: Floats, highs: Floats, running: Floats, share: float) -> Floats:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ladder:
+    """Cumulated weights of bins, a row a draw, set end to end so that one search serves all draws.
+
+    Bin j of draw b holds the weights up to `running[b, j]`, its values lie in lows[j]..highs[j].
+    """
+
+    lows: Floats
+    highs: Floats
+    running: Floats
+    offsets: Floats
+    steps: Floats
+
+    @classmethod
+    def of(cls, lows: Floats, highs: Floats, running: Floats) -> Self:
+        """The ladder of these bins."""
+        offsets = np.arange(len(running)) * (running[:, -1].max(initial=0.0) + 1.0)
+        steps = (running + offsets[:, None]).ravel()
+        return cls(lows=lows, highs=highs, running=running, offsets=offsets, steps=steps)
+
+
+def _quantile(ladder: Ladder, share: float) -> Floats:
     """The percentile in every draw, as `quantile` takes it of one; even within a bin."""
-    place = (running[:, -1] - 1) * share
+    place = (ladder.running[:, -1] - 1) * share
     below = np.floor(place)
-    low, high = (_ranked(lows, highs, running, rank) for rank in (below, below + 1))
+    low, high = (_ranked(ladder, rank) for rank in (below, below + 1))
     return low + (place - below) * (high - low)
 
 
-def _ranked(lows: Floats, highs: Floats, running: Floats, ranks: Floats) -> Floats:
+def _ranked(ladder: Ladder, ranks: Floats) -> Floats:
     """The value of a rank, counted from 0, in every draw."""
-    index = np.minimum((running <= ranks[:, None]).sum(axis=1), running.shape[1] - 1)
-    draw = np.arange(len(running))
+    running = ladder.running
+    draw, bins = np.arange(len(running)), running.shape[1]
+    found = np.searchsorted(ladder.steps, ranks + ladder.offsets, side="right")
+    index = np.clip(found - draw * bins, 0, bins - 1)
     before = np.where(index > 0, running[draw, index - 1], 0.0)
     width = np.maximum(running[draw, index] - before - 1, 1)
     along = np.clip((ranks - before) / width, 0.0, 1.0)
-    return np.asarray(lows[index] + along * (highs[index] - lows[index]))
+    low = ladder.lows[index]
+    return np.asarray(low + along * (ladder.highs[index] - low))
 
 
 def _middle(draws: Floats) -> Interval:

@@ -1,6 +1,6 @@
 """Repeats of one cell together: each run is one sample."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,10 +24,10 @@ def pool(summaries: Sequence[Summary]) -> list[Summary]:
 def _one(repeats: Sequence[Summary]) -> Summary:
     finished = [summary for summary in repeats if summary.status == "finished"]
     open_ends = [summary for summary in repeats if summary.status != "finished"]
-    reasons = [
-        f"repeat {summary.cell.repeat} {summary.status}: {summary.reason or 'it was interrupted'}"
+    reasons = _told(
+        (summary, f"{summary.status}: {summary.reason or 'it was interrupted'}")
         for summary in open_ends
-    ]
+    )
     kept = finished or repeats
     names = dict.fromkeys(name for summary in kept for name in summary.figures)
     return Summary(
@@ -36,15 +36,22 @@ def _one(repeats: Sequence[Summary]) -> Summary:
         reason="; ".join(reasons) or None,
         repeats=len(repeats),
         provenance=next((one.provenance for one in repeats if one.provenance), None),
-        problems=tuple(
-            f"repeat {summary.cell.repeat}: {problem}"
-            for summary in repeats
-            for problem in summary.problems
-        ),
+        problems=_told((summary, problem) for summary in repeats for problem in summary.problems),
         figures={
             name: _mean([summary.figures[name] for summary in kept if name in summary.figures])
             for name in names
         },
+    )
+
+
+def _told(sentences: Iterable[tuple[Summary, str]]) -> tuple[str, ...]:
+    """Each sentence once, with the repeats that it is true of."""
+    repeats: dict[str, list[int]] = {}
+    for summary, sentence in sentences:
+        repeats.setdefault(sentence, []).append(summary.cell.repeat)
+    return tuple(
+        f"repeat{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: {sentence}"
+        for sentence, numbers in repeats.items()
     )
 
 

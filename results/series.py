@@ -69,7 +69,10 @@ def figures(series: Series, resample: interval.Resample) -> dict[str, Figure]:
 def inverted(figure: Figure) -> Figure:
     """Tokens a second for a user, from seconds a token: p90 is the slow tail."""
     if figure.value is None:
-        return replace(figure, unit="tok/s/user")
+        # The maximum that an absent percentile tells is in seconds a token, and no speed.
+        reason = (figure.reason or "").partition("; maximum")[0]
+        closed = reason + ")" * (reason.count("(") - reason.count(")"))
+        return replace(figure, unit="tok/s/user", reason=closed)
     if figure.value <= 0:
         reason = "all tokens came at one moment"
         return Figure(value=None, unit="tok/s/user", n=figure.n, reason=reason)

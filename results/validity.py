@@ -49,7 +49,7 @@ def _observed(cell: Cell, evidence: Evidence | None) -> Iterator[str]:
         return
     observed = evidence.observed
     if observed.gpus is not None and observed.gpus != cell.gpus:
-        yield f"the server runs on {observed.gpus} GPUs, asked for {cell.gpus}"
+        yield f"GPUs: the server runs on {observed.gpus}, asked for {cell.gpus}"
     for name, asked in observed.requested.items():
         if name not in observed.features:
             yield f"{name}: asked for {asked}, and nothing shows what it was"

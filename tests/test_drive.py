@@ -82,6 +82,9 @@ class Scripted:
     kind: str = "scripted"
     label: str = "scripted"
 
+    def identity(self) -> dict[str, Any]:
+        return {"script": len(self.script)}
+
     def sessions(self, seed: int) -> Iterator[Session]:
         while True:
             yield from self.script

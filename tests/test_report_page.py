@@ -205,7 +205,7 @@ def test_an_invalid_point_is_shown_with_its_reason(tmp_path):
     happen = [lambda run: _finish(run, points[0]), lambda run: _finish(run, points[1], gpus=1)]
     page = render([_run(tmp_path, points, happen)])
     assert "2 planned: 1 finished, 1 INVALID" in _text(page)
-    assert page.count("the server runs on 1 GPUs, asked for 4") >= 4
+    assert page.count("GPUs: the server runs on 1, asked for 4") >= 4
     assert "TP4, not valid" in page
 
 

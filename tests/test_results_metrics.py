@@ -313,7 +313,7 @@ def test_a_repeat_that_did_not_finish_or_is_invalid_is_not_hidden() -> None:
         ]
     )
     assert pooled.status == "failed"
-    assert pooled.reason == "repeat 1 failed: out of memory"
+    assert pooled.reason == "repeat 1: failed: out of memory"
     assert pooled.problems == ("repeat 0: the client was late",)
     assert pooled.figures["ttft.p50"].value == approx(2)
     assert not pooled.valid

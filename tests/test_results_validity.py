@@ -74,7 +74,7 @@ def test_a_late_client_is_a_problem_with_its_numbers() -> None:
 
 
 def test_another_number_of_gpus_than_asked_is_a_problem() -> None:
-    assert found(*GOOD, gpus=16) == "the server runs on 1 GPUs, asked for 16"
+    assert found(*GOOD, gpus=16) == "GPUs: the server runs on 1, asked for 16"
     assert not found(*GOOD, gpus=16, observed={"gpus": None})
 
 

@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import cycle
 from math import inf
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
@@ -17,7 +17,7 @@ from workloads.layout import prompts
 from workloads.prompt import MARKER_TOKENS, Prompt, marked, seed_of
 from workloads.session import Key, Session, Turn
 from workloads.synthesis import LEAST_LIMIT, synthesize
-from workloads.weka import EPSILON, Agent, Call, Trace, read
+from workloads.weka import EPSILON, Agent, Call, Trace, corpus, read
 
 WARMUP_OUTPUT = 8
 
@@ -65,6 +65,10 @@ class AgentX:
     def label(self) -> str:
         """The kind and its size, for names and tables."""
         return f"agentx {Path(self.traces).stem if self.traces else 'generated'}"
+
+    def identity(self) -> dict[str, Any]:
+        """Its settings, with a hash of the traces in place of where they lie."""
+        return asdict(self) | {"traces": corpus(self.traces) if self.traces else None}
 
     def sessions(self, seed: int) -> Iterator[Session]:
         """Sessions without end, the same for the same seed."""

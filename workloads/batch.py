@@ -1,9 +1,9 @@
 """A batch that decodes together: equal contexts, filled first, then answered at once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
@@ -35,6 +35,10 @@ class Batch:
     def label(self) -> str:
         """The kind and its size, for names and tables."""
         return f"batch {self.requests}x{self.context}"
+
+    def identity(self) -> dict[str, Any]:
+        """Its settings."""
+        return asdict(self)
 
     def sessions(self, seed: int) -> Iterator[Session]:
         """Sessions without end, the same for the same seed."""

@@ -1,9 +1,9 @@
 """Chats that grow: each prompt is the one before, its answer, and a new question."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count, pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
@@ -46,6 +46,10 @@ class Growing:
     def label(self) -> str:
         """The kind and its size, for names and tables."""
         return f"growing {self.turns}x{self.fresh}"
+
+    def identity(self) -> dict[str, Any]:
+        """Its settings."""
+        return asdict(self)
 
     def sessions(self, seed: int) -> Iterator[Session]:
         """Sessions without end, the same for the same seed."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from workloads.prompt import Prompt
 
@@ -58,6 +58,9 @@ class Workload(Protocol):
     @property
     def label(self) -> str:
         """The kind and its size, for names and tables."""
+
+    def identity(self) -> dict[str, Any]:
+        """All that decides what the sessions hold, wherever the files lie that it is read from."""
 
     def sessions(self, seed: int) -> Iterator[Session]:
         """Sessions without end, the same for the same seed."""

@@ -1,9 +1,9 @@
 """One request after another: a prompt of fixed length, cold or behind a cached prefix."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
@@ -31,6 +31,10 @@ class Single:
         """The kind and its size, for names and tables."""
         cached = f"{self.cached}+" if self.cached else ""
         return f"single {cached}{self.prompt}"
+
+    def identity(self) -> dict[str, Any]:
+        """Its settings."""
+        return asdict(self)
 
     def sessions(self, seed: int) -> Iterator[Session]:
         """Sessions without end, the same for the same seed."""

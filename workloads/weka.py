@@ -1,6 +1,7 @@
 """Recorded agent sessions in the weka format, read leniently."""
 
 import gzip
+import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ PREAMBLE = ("tool_tokens", "system_tokens")
 LONGEST_SHOWN = 60
 
 Ids = NDArray[np.int64]
+Stamps = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,11 +96,28 @@ def read(path: str) -> tuple[Trace, ...]:
     A file that has not changed is parsed once. Raises InputError, naming file, line or request and
     field, for whatever cannot be read.
     """
+    return _parsed(_stamps(path))
+
+
+def corpus(path: str) -> str:
+    """16 hex digits over the content of the files that `read` takes, whatever they are called."""
+    return _digest(_stamps(path))
+
+
+def _stamps(path: str) -> Stamps:
+    """Each file with the moment of its last change."""
     try:
-        stamps = tuple((str(file), file.stat().st_mtime_ns) for file in _files(Path(path)))
+        return tuple((str(file), file.stat().st_mtime_ns) for file in _files(Path(path)))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    return _parsed(stamps)
+
+
+@lru_cache(maxsize=4)
+def _digest(stamps: Stamps) -> str:
+    digest = hashlib.sha256()
+    for file, _ in stamps:
+        digest.update(hashlib.sha256(Path(file).read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def share(arrays: Sequence[Ids]) -> list[Ids]:
@@ -126,7 +145,7 @@ def _format(path: Path) -> str | None:
 
 
 @lru_cache(maxsize=4)
-def _parsed(stamps: tuple[tuple[str, int], ...]) -> tuple[Trace, ...]:
+def _parsed(stamps: Stamps) -> tuple[Trace, ...]:
     places: dict[str, str] = {}
     traces = []
     for file, _ in stamps:
