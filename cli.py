@@ -87,6 +87,7 @@ def run(
 
     with _sentences():
         asked, planned = _planned(suite, overrides)
+        keys = _keys(planned)
         with _folder(asked, planned, out, new=new) as folder:
             try:
                 with Progress(quiet=quiet or not sys.stderr.isatty()) as watch:
@@ -96,6 +97,7 @@ def run(
                         watch,
                         budget=asked.budget,
                         estimates=[estimate(point) for point in planned.points],
+                        keys=keys,
                     )
             except KeyboardInterrupt:
                 print(
@@ -146,6 +148,19 @@ def _planned(name: str, overrides: Sequence[str] | None) -> tuple[Suite, Plan]:
 
     suite = load(name, overrides or ())
     return suite, make_plan(suite)
+
+
+def _keys(planned: Plan) -> dict[str, str]:
+    """The secrets that the plan's engines name, from the environment: nothing below reads it."""
+    import os
+
+    from results.errors import InputError
+
+    names = {name for point in planned.points for name in point.deployment.engine.secrets}
+    missing = sorted(names - os.environ.keys())
+    if missing:
+        raise InputError(f"{missing[0]}: the suite needs this environment variable: set it")
+    return {name: os.environ[name] for name in names}
 
 
 def _folder(suite: Suite, planned: Plan, out: Path, *, new: bool) -> RunFolder:

@@ -1,6 +1,6 @@
 """The seam to engines: a deployment in, a running server out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,6 +59,10 @@ class Engine(Protocol):
     def clock(self) -> Clock:
         """The clock its points run on."""
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of the environment variables whose values it needs to start."""
+
     def describe(self, deployment: Deployment) -> list[str]:
         """What starting it would do, a line each: the exact commands where there are any.
 
@@ -66,9 +70,11 @@ class Engine(Protocol):
         """
 
     def start(
-        self, deployment: Deployment, *, seed: int, log: Path
+        self, deployment: Deployment, *, seed: int, log: Path, keys: Mapping[str, str]
     ) -> AbstractAsyncContextManager[Server]:
         """A server that is up when the context is entered and gone when it is left.
 
-        It writes its own log to the path `log`. Raises EngineError where it does not come up.
+        It writes its own log to the path `log`. `keys` are secrets by the name of the environment
+        variable that holds them; they are written nowhere. Raises EngineError where it does not
+        come up.
         """

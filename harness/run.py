@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -46,11 +46,13 @@ def run(
     *,
     budget: float | None = None,
     estimates: Sequence[float | None] = (),
+    keys: Mapping[str, str] | None = None,
 ) -> Counter[str]:
     """Gives every point that has no outcome one, in order; how many points have which status.
 
-    `estimates` are the points' seconds on the wall, where anyone can guess them. Points that would
-    begin after `budget` seconds become `not started`, and run when the folder is taken up again.
+    `estimates` are the points' seconds on the wall, where anyone can guess them; `keys` are the
+    secrets that engines need. Points that would begin after `budget` seconds become `not started`, and run when the
+    folder is taken up again.
     Raises KeyboardInterrupt, with the rows of the broken point kept, on Ctrl-C.
     """
     started = time.monotonic()
@@ -68,21 +70,23 @@ def run(
                 status = "not started"
             else:
                 watch.point_started(point.name, number, len(points), guess)
-                status = _run_point(point, folder, watch)
+                status = _run_point(point, folder, watch, keys or {})
         else:
             watch.point_skipped(point.name, status)
         statuses[status] += 1
     return statuses
 
 
-def _run_point(point: Point, folder: RunFolder, watch: Watch) -> str:
+def _run_point(point: Point, folder: RunFolder, watch: Watch, keys: Mapping[str, str]) -> str:
     started = time.monotonic()
     writer = folder.open_point(point.facts())
     status = "finished"
     reason, evidence, steps = None, None, None
     try:
         engine = point.deployment.engine
-        reason, evidence, steps = clock.run(engine.clock, _measure(point, folder, writer, watch))
+        reason, evidence, steps = clock.run(
+            engine.clock, _measure(point, folder, writer, watch, keys)
+        )
         status = "failed" if reason else "finished"
     except UnsupportedError as error:
         status, reason = "unsupported", str(error)
@@ -97,7 +101,7 @@ def _run_point(point: Point, folder: RunFolder, watch: Watch) -> str:
 
 
 async def _measure(
-    point: Point, folder: RunFolder, writer: PointWriter, watch: Watch
+    point: Point, folder: RunFolder, writer: PointWriter, watch: Watch, keys: Mapping[str, str]
 ) -> tuple[str | None, Evidence, pa.Table | None]:
     """One point from the start of its server to its end: why it failed, if so, and the evidence."""
     states: Counter[str] = Counter()
@@ -115,7 +119,9 @@ async def _measure(
     interrupt = asyncio.Event()
     with _on_interrupt(interrupt):
         async with (
-            engine.start(deployment, seed=point.noise_seed, log=writer.log_path) as server,
+            engine.start(
+                deployment, seed=point.noise_seed, log=writer.log_path, keys=keys
+            ) as server,
             _flushed(writer, engine.clock),
         ):
             window = await _alone(

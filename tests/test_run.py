@@ -51,12 +51,13 @@ class BrokenEngine:
     kind: str = "broken"
     name: str = "broken"
     clock: str = "virtual"
+    secrets: tuple = ()
 
     def describe(self, deployment):
         return ["starts nothing"]
 
     @asynccontextmanager
-    async def start(self, deployment, *, seed, log):
+    async def start(self, deployment, *, seed, log, keys):
         raise {"EngineError": EngineError, "UnsupportedError": UnsupportedError}[self.error](
             "out of memory while loading weights"
         )

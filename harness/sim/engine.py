@@ -1,0 +1,160 @@
+"""The simulated engine: what it can be set to, and a server of it."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+import pyarrow as pa
+from annotated_types import Ge, Gt
+
+from harness.clock import Clock
+from harness.engine import Deployment, Server
+from harness.sim.client import Pump, SimulatedClient
+from harness.sim.cost import Cost
+from harness.sim.machine import Machine, Settings
+from results.errors import UnsupportedError
+from results.evidence import Observed
+
+Count = Annotated[int, Ge(1)]
+
+STEPS = pa.schema(
+    [
+        pa.field("rank", pa.int32(), nullable=False),
+        pa.field("steps", pa.int32(), nullable=False),
+        pa.field("start_us", pa.int64(), nullable=False),
+        pa.field("end_us", pa.int64(), nullable=False),
+        pa.field("prefill_tokens", pa.int32(), nullable=False),
+        pa.field("decode_rows", pa.int32(), nullable=False),
+        pa.field("context_tokens", pa.float64(), nullable=False),
+        pa.field("waiting", pa.int32(), nullable=False),
+        pa.field("kv_blocks", pa.int32(), nullable=False),
+    ]
+)
+"""One row a run of `steps` steps of equal composition; `context_tokens` is the mean of a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedEngine:
+    """An engine that is arithmetic: its speed is made up, its queues and caches are kept exactly.
+
+    `kv_tokens` is for each rank. `noise` is the relative standard deviation of a step's time,
+    `drift` its relative change per hour, applied in ticks of ten seconds. `slowdown` multiplies
+    every step: a truth that comparisons can be checked against. With `draft_tokens`, a decode step
+    delivers `acceptance_length` tokens on average. Data-parallel ranks do not wait for one another.
+    """
+
+    kind: Literal["sim"] = "sim"
+    name: str = "sim"
+    block_size: Count = 64
+    kv_tokens: Count = 4_000_000
+    max_batched_tokens: Count = 8192
+    max_sequences: Count = 256
+    draft_tokens: Annotated[int, Ge(0)] = 0
+    acceptance_length: Annotated[float, Ge(1)] | None = None
+    noise: Annotated[float, Ge(0)] = 0.0
+    drift: float = 0.0
+    slowdown: Annotated[float, Gt(0)] = 1.0
+    context_limit: Count | None = None
+    cost: Cost = field(default_factory=Cost)
+
+    def __post_init__(self) -> None:
+        if (self.acceptance_length is None) != (self.draft_tokens == 0):
+            raise ValueError("draft_tokens and acceptance_length belong together: set both")
+        if self.acceptance_length is not None and self.acceptance_length > self.draft_tokens + 1:
+            raise ValueError(
+                f"acceptance_length is {self.acceptance_length}, but {self.draft_tokens} draft "
+                f"tokens give at most {self.draft_tokens + 1}"
+            )
+        if self.max_batched_tokens < self.max_sequences * (1 + self.draft_tokens):
+            raise ValueError(
+                "max_batched_tokens is too small for a decode step of max_sequences: "
+                f"raise it to {self.max_sequences * (1 + self.draft_tokens)}"
+            )
+
+    @property
+    def clock(self) -> Clock:
+        """The virtual one."""
+        return "virtual"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def describe(self, deployment: Deployment) -> list[str]:
+        """What it simulates. Raises UnsupportedError where flags or environment are set."""
+        if deployment.flags or deployment.environment:
+            raise UnsupportedError(
+                "The simulated engine takes no flags and no environment: set its own fields."
+            )
+        topology = deployment.topology
+        return [
+            f"SIMULATED, nothing is started: {topology.name}, {topology.ranks} rank(s), "
+            f"replay {deployment.replay}, {self.kv_tokens:,} KV tokens a rank",
+            "step times are plausible constants, not a prediction of any machine",
+        ]
+
+    @asynccontextmanager
+    async def start(
+        self,
+        deployment: Deployment,
+        *,
+        seed: int,
+        log: Path,
+        keys: Mapping[str, str],  # noqa: ARG002
+    ) -> AsyncIterator[Server]:
+        """A server on the running loop; its log, written when it stops, holds the truth."""
+        self.describe(deployment)
+        settings = self._settings(deployment)
+        machines = [
+            Machine(settings, rank=rank, seed=seed) for rank in range(deployment.topology.ranks)
+        ]
+        client = SimulatedClient(
+            [Pump(machine) for machine in machines],
+            drafts=self.draft_tokens,
+            context_limit=self.context_limit,
+        )
+        observed = self._observed(deployment)
+        try:
+            yield Server(client=client, observe=lambda: observed, steps=lambda: _steps(machines))
+        finally:
+            client.stop()
+            _write(log, {"SIMULATED": observed.configuration, "seed": seed}, client.truth)
+
+    def _settings(self, deployment: Deployment) -> Settings:
+        return Settings(
+            block_size=self.block_size,
+            blocks=self.kv_tokens // self.block_size,
+            max_batched_tokens=self.max_batched_tokens,
+            max_sequences=self.max_sequences,
+            draft_tokens=self.draft_tokens,
+            acceptance_length=self.acceptance_length,
+            noise=self.noise,
+            drift=self.drift,
+            slowdown=self.slowdown,
+            replay=deployment.replay,
+            topology=deployment.topology,
+            cost=self.cost,
+        )
+
+    def _observed(self, deployment: Deployment) -> Observed:
+        topology, replay = deployment.topology, deployment.replay
+        return Observed(
+            provenance="simulated",
+            gpus=topology.gpus,
+            requested={"replay": replay},
+            features={"replay": replay},
+            configuration={**asdict(self), "topology": topology.name, "ranks": topology.ranks},
+        )
+
+
+def _steps(machines: list[Machine]) -> pa.Table:
+    rows = [row for machine in machines for row in machine.taken]
+    return pa.Table.from_pylist(rows, schema=STEPS)
+
+
+def _write(log: Path, head: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    log.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in [head, *rows]))
