@@ -1,0 +1,124 @@
+"""The command line as a user meets it: what it prints, what it says when wrong, how it exits."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from cli import Exit, app
+
+TINY = """
+suite: tiny
+seed: 3
+experiments:
+  - name: cold
+    engine: {kind: sim}
+    topology: TP1
+    replay: [off, on]
+    workload: {kind: single, prompt: 1024, output: 4}
+    load: {kind: closed, concurrency: 1, sessions: 12}
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+def paceline(*arguments):
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def last_json(result):
+    return orjson.loads(result.stdout.splitlines()[-1])
+
+
+def test_plan_shows_every_point_and_starts_nothing(tiny):
+    result = paceline("plan", tiny, "--json")
+    assert result.exit_code == Exit.GOOD
+    assert "SIMULATED" in result.stdout
+    assert last_json(result)["points"] == 2
+    assert list(tiny.parent.iterdir()) == [tiny]
+
+
+def test_run_then_report(tiny):
+    result = paceline("run", tiny, "--quiet", "--json")
+    assert result.exit_code == Exit.GOOD
+    said = last_json(result)
+    assert said["statuses"] == {"finished": 2}
+    assert "SIMULATED" in result.stdout
+    page = tiny.parent / "page.html"
+    result = paceline("report", said["run"], "-o", page)
+    assert result.exit_code == Exit.GOOD
+    assert "SIMULATED" in page.read_text()
+
+
+def test_a_complete_run_is_followed_by_a_new_one_and_a_broken_one_is_resumed(tiny):
+    first = last_json(paceline("run", tiny, "--quiet", "--json"))["run"]
+    second = last_json(paceline("run", tiny, "--quiet", "--json"))["run"]
+    assert second != first
+    point = next(Path(second).glob("*/outcome.json"))
+    point.unlink()
+    result = paceline("run", tiny, "--quiet", "--json")
+    assert last_json(result)["run"] == second
+    assert f"Resuming {second}" in result.stderr
+    assert point.exists()
+
+
+def test_bad_input_is_a_sentence_with_file_key_and_fix_and_starts_nothing(tiny):
+    tiny.write_text(TINY.replace("prompt: 1024", "promt: 1024"))
+    result = paceline("run", tiny)
+    assert result.exit_code == Exit.BAD_INPUT
+    assert f"Error: {tiny}: experiments[0].workload.promt" in result.stderr
+    assert "prompt" in result.stderr
+    assert not (tiny.parent / "runs").exists()
+
+
+def test_an_unknown_suite_names_the_shipped_ones(tiny):
+    result = paceline("plan", "smok")
+    assert result.exit_code == Exit.BAD_INPUT
+    assert "smoke" in result.stderr
+
+
+def test_a_run_with_a_failed_point_exits_3_and_still_reports(tiny):
+    tiny.write_text(TINY.replace("{kind: sim}", "{kind: sim, context_limit: 100}"))
+    result = paceline("run", tiny, "--quiet", "--json")
+    assert result.exit_code == Exit.INCOMPLETE
+    said = last_json(result)
+    assert said["statuses"] == {"failed": 2}
+    assert "n/a" in result.stdout
+    page = tiny.parent / "page.html"
+    assert paceline("report", said["run"], "-o", page).exit_code == Exit.GOOD
+    assert "maximum context" in page.read_text()
+
+
+def test_report_of_something_else_is_a_sentence(tiny):
+    result = paceline("report", tiny.parent)
+    assert result.exit_code == Exit.INCOMPLETE
+    assert "is not a run folder" in result.stderr
+
+
+def test_schema_is_json(tiny):
+    result = paceline("schema")
+    assert "properties" in orjson.loads(result.stdout)
+
+
+def test_every_command_has_help_an_example_and_a_line_in_the_docs():
+    text = "\n".join(path.read_text() for path in Path("docs").glob("*.md"))
+    text += Path("README.md").read_text()
+    for command in app.registered_commands:
+        help_text = command.callback.__doc__
+        assert f"Example: paceline {command.callback.__name__}" in help_text
+        assert f"paceline {command.callback.__name__}" in text
+
+
+def test_no_command_imports_what_help_does_not_need():
+    heavy = "import sys, cli; print(*{'numpy', 'pyarrow', 'scipy', 'pydantic'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
