@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from results.run import read
+
 KILLS, POINTS, SEED = 50, 20, 5
 LOST_SECONDS, SLACK_SECONDS = 1.0, 0.5
 PACELINE = Path(sys.executable).with_name("paceline")
@@ -62,8 +64,6 @@ def finished(run: Path | None) -> dict[str, str]:
 
 def broken_rows(run: Path, killed: float) -> tuple[int, float]:
     """Rows of broken points that can be read, and how old the last one on disk was at the kill."""
-    from results.run import read
-
     rows, age = 0, 0.0
     for point in read(run).points:
         if point.status == "broken":
@@ -122,8 +122,6 @@ def kills(folder: Path) -> list[str]:
 
 
 def interrupted(folder: Path) -> list[str]:
-    from results.run import read
-
     shutil.rmtree(folder / "runs", ignore_errors=True)
     process = start(folder)
     deadline = time.monotonic() + 60
@@ -141,8 +139,6 @@ def interrupted(folder: Path) -> list[str]:
 
 def full_disk(folder: Path) -> list[str]:
     """Runs into a file system of 3 MB that only the child sees."""
-    from results.run import read
-
     small, copy = folder / "small", folder / "copy"
     small.mkdir()
     script = f"mount -t tmpfs -o size=3m tmpfs {small} && cp {folder}/crash.yaml {small} && "

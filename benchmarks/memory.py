@@ -12,17 +12,17 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+
+from results.evidence import Evidence, Observed
+from results.folder import create
+from results.record import RequestRecord
+
 REQUESTS, PIECES = 1_000, 1_000
 LIMIT_MB, LIMIT_SECONDS, TRIES = 400, 0.3, 7
 
 
 def record(folder: str) -> None:
-    import numpy as np
-
-    from results.evidence import Evidence, Observed
-    from results.folder import create
-    from results.record import RequestRecord
-
     facts = {"id": "00000000", "name": "memory"}
     with create(Path(folder), "memory", "", {"hash": "0" * 8, "points": [facts]}, {}, 1) as run:
         writer = run.open_point(facts)

@@ -15,6 +15,9 @@ from pathlib import Path
 import numpy as np
 import orjson
 
+from results.metrics import summarise
+from results.run import read
+
 LIMIT_SECONDS = 60.0
 SUITE = """
 suite: virtual-hour
@@ -43,9 +46,6 @@ def run_hour(out: Path) -> tuple[Path, float]:
 
 def disagreements(folder: Path) -> list[str]:
     """Where rows or metrics differ from the engine's own log."""
-    from results.metrics import summarise
-    from results.run import read
-
     (point,) = read(folder.parent).points
     rows = {row["request_id"]: row for row in point.rows().to_pylist()}
     lines = (folder / "server.log").read_bytes().splitlines()[1:]

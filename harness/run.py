@@ -51,9 +51,9 @@ def run(
     """Gives every point that has no outcome one, in order; how many points have which status.
 
     `estimates` are the points' seconds on the wall, where anyone can guess them; `keys` are the
-    secrets that engines need. Points that would begin after `budget` seconds become `not started`, and run when the
-    folder is taken up again.
-    Raises KeyboardInterrupt, with the rows of the broken point kept, on Ctrl-C.
+    secrets that engines need. Points that would begin after `budget` seconds become `not started`,
+    and run when the folder is taken up again. Raises KeyboardInterrupt, with the rows of the broken
+    point kept, on Ctrl-C.
     """
     started = time.monotonic()
     statuses: Counter[str] = Counter()

@@ -299,21 +299,6 @@ GOLDEN = """\
 </div>
 </section>
 <section>
-<h2 dir="auto">Results</h2>
-<div class="scroll" role="region" tabindex="0" aria-label="Results">
-<table>
-<caption dir="auto">Results</caption>
-<thead><tr><th scope="col" class="text" dir="auto">experiment</th><th scope="col" class="text" dir="auto">arm</th><th scope="col" class="text" dir="auto">load</th><th scope="col" class="number">repeats</th><th scope="col" class="number">requests</th><th scope="col" class="number">ok, failed, cut</th><th scope="col" class="number">TTFT p50</th><th scope="col" class="number">TTFT p90</th><th scope="col" class="number">TPOT p50</th><th scope="col" class="number">tok/s/user p90</th><th scope="col" class="number">output tok/s</th><th scope="col" class="number">tok/s/GPU</th><th scope="col" class="number">cache hit (ceiling)</th><th scope="col" class="text" dir="auto">status</th></tr></thead>
-<tbody>
-<tr><th scope="row" class="text" dir="auto">agents</th><td class="text" dir="auto">TP4</td><td class="text" dir="auto">closed 1</td><td class="number">1</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="text" dir="auto">failed</td></tr>
-</tbody>
-</table>
-</div>
-<ul class="notes">
-<li dir="auto">agents, TP4, closed 1: failed: the server died</li>
-</ul>
-</section>
-<section>
 <h2 dir="auto">agents</h2>
 <h3 dir="auto">TTFT against throughput</h3>
 <p>n/a: no point can be drawn.</p>
@@ -343,6 +328,21 @@ GOLDEN = """\
 <thead><tr><th scope="col" class="text" dir="auto">arm</th><th scope="col" class="number">load</th><th scope="col" class="number">repeats</th><th scope="col" class="number">interactivity p50</th><th scope="col" class="number">interactivity p90</th><th scope="col" class="number">output per GPU</th><th scope="col" class="text" dir="auto">status</th></tr></thead>
 <tbody>
 <tr><th scope="row" class="text" dir="auto">TP4</th><td class="number">closed 1</td><td class="number">1</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="text" dir="auto">failed</td></tr>
+</tbody>
+</table>
+</div>
+<ul class="notes">
+<li dir="auto">agents, TP4, closed 1: failed: the server died</li>
+</ul>
+</section>
+<section>
+<h2 dir="auto">Results</h2>
+<div class="scroll" role="region" tabindex="0" aria-label="Results">
+<table>
+<caption dir="auto">Results</caption>
+<thead><tr><th scope="col" class="text" dir="auto">experiment</th><th scope="col" class="text" dir="auto">arm</th><th scope="col" class="text" dir="auto">load</th><th scope="col" class="number">repeats</th><th scope="col" class="number">requests</th><th scope="col" class="number">ok, failed, cut</th><th scope="col" class="number">TTFT p50</th><th scope="col" class="number">TTFT p90</th><th scope="col" class="number">TPOT p50</th><th scope="col" class="number">tok/s/user p90</th><th scope="col" class="number">output tok/s</th><th scope="col" class="number">tok/s/GPU</th><th scope="col" class="number">cache hit (ceiling)</th><th scope="col" class="text" dir="auto">status</th></tr></thead>
+<tbody>
+<tr><th scope="row" class="text" dir="auto">agents</th><td class="text" dir="auto">TP4</td><td class="text" dir="auto">closed 1</td><td class="number">1</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="text" dir="auto">failed</td></tr>
 </tbody>
 </table>
 </div>
