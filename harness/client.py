@@ -58,6 +58,9 @@ class Reply:
 class Client(Protocol):
     """Sends requests to one server."""
 
+    async def prepare(self, request: Request) -> object:
+        """Makes ready ahead of time what sending this request takes."""
+
     async def send(
         self, request: Request, *, cut: asyncio.Event, on_first: Callable[[float], None]
     ) -> Reply:

@@ -21,12 +21,12 @@ from workloads.session import Key, Session, Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A turn about to be sent: when it was due, since when nothing held it back, and its rank."""
+    """A turn about to be sent: when it was due, and since when nothing held it back."""
 
     turn: Turn
+    request: Request
     planned: float
     ready: float
-    rank: int | None
 
 
 Keep = Callable[[RequestRecord], None]
@@ -189,16 +189,50 @@ async def _stream(trial: Trial, tree: Tree, turns: Sequence[Turn], place: int) -
     deployment = trial.point.deployment
     ranks = deployment.topology.ranks
     rank = (tree.lane + place) % ranks if deployment.pinned and ranks > 1 else None
-    for turn in turns:
+    for number, turn in enumerate(turns):
+        request = _request(trial, tree, turn, rank)
+        await trial.client.prepare(request)
         planned, ready = await _due(trial, tree, turn)
         await until(ready)
         if trial.limit:
             held = trial.limit.locked()
-            await trial.limit.acquire()
+            try:
+                await trial.limit.acquire()
+            except asyncio.CancelledError:
+                _never_sent(trial, tree, turns[number:], rank)
+                raise
             ready = now() if held else ready
-        call = Call(turn=turn, planned=planned, ready=ready, rank=rank)
+        call = Call(turn=turn, request=request, planned=planned, ready=ready)
         _launch(trial, _send(trial, tree, call))
     await asyncio.gather(*(tree.ends[turn.key] for turn in turns))
+
+
+def _never_sent(trial: Trial, tree: Tree, turns: Sequence[Turn], rank: int | None) -> None:
+    """Records the first turn, which waited for its place when the window closed, and more like it.
+
+    Of a recorded stream, all turns that were due by then wait behind the first.
+    """
+    for turn in turns:
+        planned = tree.start + turn.delay
+        if trial.speed and turn.recorded is not None:
+            planned = tree.start + turn.recorded / trial.speed
+        elif turn is not turns[0]:
+            return
+        elif turn.previous is not None:
+            planned = tree.ends[turn.previous].result() + turn.delay
+        if planned > now():
+            return
+        request = _request(trial, tree, turn, rank)
+        call = Call(turn=turn, request=request, planned=planned, ready=planned)
+        reply = Reply(
+            sent=None,
+            stamps=np.zeros(0),
+            tokens=None,
+            kinds=np.zeros(0, dtype=np.uint8),
+            closed=now(),
+            cut=True,
+        )
+        trial.keep(_record(trial, tree, call, reply, _ceiling(request.prompt, tree.seen)))
 
 
 def _launch(trial: Trial, send: Coroutine[Any, Any, None]) -> None:
@@ -218,22 +252,24 @@ async def _due(trial: Trial, tree: Tree, turn: Turn) -> tuple[float, float]:
     return planned, max([planned, *[await tree.ends[key] for key in turn.after]])
 
 
-async def _send(trial: Trial, tree: Tree, call: Call) -> None:
-    """Sends one turn, records what came of it, and lets those go on that wait for it."""
-    turn = call.turn
-    prompt = turn.prompt.salted(tree.salt)
-    ceiling = _ceiling(prompt, tree.seen)
+def _request(trial: Trial, tree: Tree, turn: Turn, rank: int | None) -> Request:
     session = f"{trial.id}-{tree.number}-{turn.key.stream}"
-    request = Request(
+    return Request(
         id=f"{session}-{turn.key.turn}",
-        prompt=prompt,
+        prompt=turn.prompt.salted(tree.salt),
         output=turn.output,
         session=session,
-        rank=call.rank,
+        rank=rank,
     )
+
+
+async def _send(trial: Trial, tree: Tree, call: Call) -> None:
+    """Sends one turn, records what came of it, and lets those go on that wait for it."""
+    turn, request = call.turn, call.request
+    ceiling = _ceiling(request.prompt, tree.seen)
     try:
         reply = await trial.client.send(request, cut=trial.cut, on_first=_ignore)
-        trial.keep(_record(trial, tree, call, request, reply, ceiling))
+        trial.keep(_record(trial, tree, call, reply, ceiling))
     finally:
         if trial.limit:
             trial.limit.release()
@@ -259,10 +295,8 @@ def _ceiling(prompt: Prompt, seen: set[int]) -> int:
     return int(ends[known - 1]) if known else 0
 
 
-def _record(
-    trial: Trial, tree: Tree, call: Call, request: Request, reply: Reply, ceiling: int
-) -> RequestRecord:
-    point, origin, turn = trial.point, trial.origin, call.turn
+def _record(trial: Trial, tree: Tree, call: Call, reply: Reply, ceiling: int) -> RequestRecord:
+    point, origin, turn, request = trial.point, trial.origin, call.turn, call.request
     stamps = reply.stamps - origin
     sent = None if reply.sent is None else reply.sent - origin
     answers = stamps[reply.kinds == ANSWER]
@@ -288,7 +322,7 @@ def _record(
         last=float(stamps[-1]) if len(stamps) else None,
         closed=reply.closed - origin,
         state="cut" if reply.cut else "failed" if reply.error else "ok",
-        reason="cut at the end of the window" if reply.cut else reply.error,
+        reason=_reason(reply),
         status=reply.status,
         finish_reason=reply.finish_reason,
         asked_input=request.prompt.length,
@@ -308,6 +342,12 @@ def _record(
         piece_offsets=_offsets(stamps, sent),
         piece_tokens=reply.tokens,
     )
+
+
+def _reason(reply: Reply) -> str | None:
+    if reply.cut and reply.sent is None:
+        return "never sent: it waited for its place when the window ended"
+    return "cut at the end of the window" if reply.cut else reply.error
 
 
 def _offsets(stamps: Moments, sent: float | None) -> NDArray[np.int64]:

@@ -1,10 +1,10 @@
 """The seam to engines: a deployment in, a running server out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -37,11 +37,17 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A running engine: its client, and what it was observed to be, read when the point ends."""
+    """A running engine: its client, and what it was observed to be, read when the point ends.
+
+    `metrics_url` is where it tells its counters, in Prometheus's words. `ended` gives a coroutine
+    that waits until the server has ended by itself, and says why.
+    """
 
     client: Client
     observe: Callable[[], Observed]
     steps: Callable[[], pa.Table | None]
+    metrics_url: str | None = None
+    ended: Callable[[], Coroutine[Any, Any, str]] | None = None
 
 
 class Engine(Protocol):

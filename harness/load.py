@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Le
 
-Count = Annotated[int, Ge(1)]
-Seconds = Annotated[float, Gt(0)]
+Count = Annotated[int, Ge(1), Le(1_000_000)]
+Seconds = Annotated[float, Gt(0), Le(1e8)]
+Rounds = Annotated[int, Ge(0), Le(1000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +21,19 @@ class Closed:
     """
 
     kind: Literal["closed"] = "closed"
-    concurrency: Count = 1
+    concurrency: Annotated[int, Ge(1), Le(100_000)] = 1
     sessions: Count | None = None
     duration: Seconds | None = None
-    grace: Annotated[float, Ge(0)] = 0.0
-    warmup: Annotated[int, Ge(0)] = 1
+    grace: Annotated[float, Ge(0), Le(1e8)] = 0.0
+    warmup: Rounds = 1
 
     def __post_init__(self) -> None:
         _ends(self.sessions, self.duration)
+        if self.sessions is not None and self.sessions < self.concurrency:
+            raise ValueError(
+                f"sessions {self.sessions} never fill concurrency {self.concurrency}: "
+                "raise one or lower the other"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +45,15 @@ class Open:
     in flight; what waits for its place shows in schedule latency.
     """
 
-    rate: Annotated[float, Gt(0)]
+    rate: Annotated[float, Ge(1e-6), Le(1e6)]
     kind: Literal["open"] = "open"
     process: Literal["constant", "poisson", "gamma"] = "poisson"
-    burstiness: Annotated[float, Gt(0)] = 1.0
+    burstiness: Annotated[float, Ge(0.01), Le(1000)] = 1.0
     limit: Count | None = None
     sessions: Count | None = None
     duration: Seconds | None = None
-    grace: Annotated[float, Ge(0)] = 0.0
-    warmup: Annotated[int, Ge(0)] = 1
+    grace: Annotated[float, Ge(0), Le(1e8)] = 0.0
+    warmup: Rounds = 1
 
     def __post_init__(self) -> None:
         _ends(self.sessions, self.duration)
@@ -62,11 +68,11 @@ class Recorded:
 
     sessions: Count
     kind: Literal["recorded"] = "recorded"
-    speed: Annotated[float, Gt(0)] = 1.0
+    speed: Annotated[float, Ge(1e-3), Le(1e6)] = 1.0
     limit: Count | None = None
     duration: Seconds | None = None
-    grace: Annotated[float, Ge(0)] = 0.0
-    warmup: Annotated[int, Ge(0)] = 1
+    grace: Annotated[float, Ge(0), Le(1e8)] = 0.0
+    warmup: Rounds = 1
 
 
 Load = Closed | Open | Recorded

@@ -25,22 +25,32 @@ class Point:
     suite_seed: int = 0
     repeat: int = 0
     position: int = 0
+    identity: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Taken once: a trace that changes on disk afterwards must not become another point.
+        object.__setattr__(self, "identity", self.workload.identity())
+
+    @property
+    def changed(self) -> bool:
+        """Whether the workload's files hold something else than when the point was made."""
+        return self.workload.identity() != self.identity
 
     @property
     def id(self) -> str:
-        """8 hex digits over everything above."""
+        """12 hex digits over everything above: 8 would join two of 10,000 points once in 100."""
         return _digest(self._content())
 
     @property
     def pairing(self) -> str:
-        """8 hex digits over what is sent, and how: equal under every deployment to compare."""
+        """12 hex digits over what is sent, and how: equal under every deployment to compare."""
         content = self._content()
         names = ("workload", "load", "suite_seed", "repeat")
         return _digest({name: content[name] for name in names})
 
     @property
     def cell(self) -> str:
-        """8 hex digits that repeats of this point share."""
+        """12 hex digits that repeats of this point share."""
         content = self._content()
         del content["position"], content["repeat"]
         return _digest(content)
@@ -52,8 +62,8 @@ class Point:
 
     @property
     def noise_seed(self) -> int:
-        """Seeds what differs between servers: the simulated engine's noise."""
-        return seed_of(self.suite_seed, self.id, "noise")
+        """Seeds what differs between servers, wherever the point stands in the order."""
+        return seed_of(self.suite_seed, self.cell, self.repeat, "noise")
 
     @property
     def name(self) -> str:
@@ -80,7 +90,9 @@ class Point:
         }
 
     def _content(self) -> dict[str, Any]:
-        return _plain(asdict(self) | {"workload": self.workload.identity()})
+        content = asdict(self)
+        content["workload"] = content.pop("identity")
+        return _plain(content)
 
 
 def _plain(content: dict[str, Any]) -> dict[str, Any]:
@@ -100,4 +112,4 @@ def _level(load: Load) -> str:
 
 
 def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]

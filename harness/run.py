@@ -6,21 +6,34 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from harness import clock
 from harness.drive import drive
+from harness.engine import Server
 from harness.point import Point
-from results.errors import EngineError, UnsupportedError
+from harness.sampling import sampled
+from results.errors import EngineError, InputError, UnsupportedError
 from results.evidence import Evidence
 from results.folder import RunFolder
 from results.record import RequestRecord
 from results.writer import PointWriter
 
 T = TypeVar("T")
+
+FAILURES_IN_A_ROW = 50
+"""After so many failures, with nothing else between them, a point ends."""
+
+LAST_WORDS = 0.2
+"""Seconds between the end of a server and the end of its point."""
 
 
 class Watch(Protocol):
@@ -79,6 +92,11 @@ def run(
 
 def _run_point(point: Point, folder: RunFolder, watch: Watch, keys: Mapping[str, str]) -> str:
     started = time.monotonic()
+    if point.changed:
+        raise InputError(
+            f"{point.name}: its traces have changed on disk since the run was planned: put them "
+            "back, or start a run of its own with --new"
+        )
     writer = folder.open_point(point.facts())
     status = "finished"
     reason, evidence, steps = None, None, None
@@ -105,24 +123,32 @@ async def _measure(
 ) -> tuple[str | None, Evidence, pa.Table | None]:
     """One point from the start of its server to its end: why it failed, if so, and the evidence."""
     states: Counter[str] = Counter()
-    complaints: list[str] = []
+    deaths: list[str] = []
+    failures: list[str] = []
+    stop = asyncio.Event()
 
     def keep(record: RequestRecord) -> None:
         states[record.state] += 1
-        if record.state == "failed" and not complaints:
-            complaints.append(record.reason or "no reason given")
         writer.add(record)
         watch.request_done(record)
+        if record.state != "failed":
+            failures.clear()
+            return
+        failures.append(record.reason or "no reason given")
+        # A server that refuses everything at once would be asked for ever, and fill the disk.
+        if len(failures) == FAILURES_IN_A_ROW:
+            deaths.append(f"the last {FAILURES_IN_A_ROW} requests all failed: {failures[-1]}")
+            stop.set()
 
     deployment = point.deployment
     engine = deployment.engine
-    interrupt = asyncio.Event()
-    with _on_interrupt(interrupt):
+    with _on_interrupt(stop):
+        starting = engine.start(deployment, seed=point.noise_seed, log=writer.log_path, keys=keys)
         async with (
-            engine.start(
-                deployment, seed=point.noise_seed, log=writer.log_path, keys=keys
-            ) as server,
+            _unless(stop, starting) as server,
             _flushed(writer, engine.clock),
+            sampled(server.metrics_url, writer.add_samples),
+            _watched(server, deaths, stop),
         ):
             window = await _alone(
                 drive(
@@ -131,19 +157,58 @@ async def _measure(
                     keep,
                     run=folder.run_id,
                     salt=folder.salt,
-                    interrupt=interrupt,
+                    interrupt=stop,
                 )
             )
             observed, steps = server.observe(), server.steps()
-    if interrupt.is_set():
+    if stop.is_set() and not deaths:
         raise KeyboardInterrupt
-    reason = None
+    reason = deaths[0] if deaths else None
     if not states["ok"] and not states["cut"]:
-        reason = f"no request succeeded: {complaints[0] if complaints else 'none was sent'}"
+        reason = f"no request succeeded: {failures[0] if failures else 'none was sent'}"
     evidence = Evidence(
         observed=observed, clock=engine.clock, opened=window.opened, closed=window.closed
     )
     return reason, evidence, steps
+
+
+@asynccontextmanager
+async def _unless(
+    stop: asyncio.Event, starting: AbstractAsyncContextManager[Server]
+) -> AsyncIterator[Server]:
+    """The server; raises KeyboardInterrupt where `stop` is set before it is up."""
+    async with AsyncExitStack() as stack:
+        entering = asyncio.ensure_future(stack.enter_async_context(starting))
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({entering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if not entering.done():
+                entering.cancel()
+                await asyncio.wait({entering})
+        if entering.cancelled():
+            raise KeyboardInterrupt
+        yield entering.result()
+
+
+@asynccontextmanager
+async def _watched(server: Server, deaths: list[str], stop: asyncio.Event) -> AsyncIterator[None]:
+    """Notes it where the server ends by itself, and stops the load then."""
+
+    async def watch(ended: Coroutine[Any, Any, str]) -> None:
+        deaths.append(await ended)
+        # What was in flight should fail for its own reason before the rest is cut.
+        await asyncio.sleep(LAST_WORDS)
+        stop.set()
+
+    task = asyncio.ensure_future(watch(server.ended())) if server.ended else None
+    try:
+        yield
+    finally:
+        if task:
+            task.cancel()
+            await asyncio.wait({task})
 
 
 @asynccontextmanager

@@ -48,7 +48,7 @@ def figures(rows: Columns, cell: Cell, resample: interval.Resample) -> dict[str,
     """Batch size, seconds a token for each user, and tokens a second, over all spans."""
     windows = _windows(rows)
     if not windows:
-        reason = "no batch decoded together: it was too short, or a request of it failed"
+        reason = "no batch decoded together"
         return {name: Figure(value=None, unit=unit, n=0, reason=reason) for name, unit in _UNITS}
     index = np.array([window.row for window in windows])
     size = np.array([window.size for window in windows], dtype=np.float64)

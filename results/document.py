@@ -38,6 +38,9 @@ def published(path: Path) -> Iterator[Path]:
 
     Raises FolderError where it cannot be written; then neither file is left.
     """
+    if path.exists() and not path.is_file():
+        # A rename would put a file where a device, a pipe or a folder was.
+        raise FolderError(f"cannot write {path}: it is there and is not a file: name another one")
     temporary = path.with_name(f".{path.name}.tmp")
     with writing(path):
         try:

@@ -26,12 +26,14 @@ class Figure:
     """One number: its unit, how many samples it rests on, and its 95 % interval where there is one.
 
     `value` is None where there is nothing to show, and then `reason` says why; a figure that is
-    shown with a caveat has both. `doubt` says why a shown figure has no interval.
+    shown with a caveat has both. `doubt` says why a shown figure has no interval. `runs` is how
+    many runs a pooled figure, and its interval, rest on.
     """
 
     value: float | None
     unit: Unit
     n: int
+    runs: int = 1
     low: float | None = None
     high: float | None = None
     reason: str | None = None

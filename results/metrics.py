@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from results import batches, interval, rates, series, validity
 from results.cell import Cell
@@ -29,13 +30,27 @@ def summarise(point: RunPoint) -> Summary:
         reason=point.reason,
         repeats=1,
         provenance=evidence.observed.provenance if evidence else None,
-        problems=validity.problems(table, point.cell, evidence) if finished else (),
-        figures=figures(rows, point.cell, window),
+        problems=_problems(point, table) if finished else (),
+        figures=figures(rows, point.cell, window, primed=_primed(table, window)),
     )
 
 
-def figures(rows: Columns, cell: Cell, window: Window | None) -> Mapping[str, Figure]:
-    """Every figure of the rows, keyed as in docs/metrics.md."""
+def _primed(table: pa.Table, window: Window | None) -> bool:
+    """Whether primers ran while the window was open."""
+    return window is not None and bool((columns(table, "primer").closed > window[0]).any())
+
+
+def _problems(point: RunPoint, table: pa.Table) -> tuple[str, ...]:
+    return validity.problems(table, point.cell, point.evidence, point.samples())
+
+
+def figures(
+    rows: Columns, cell: Cell, window: Window | None, *, primed: bool = False
+) -> Mapping[str, Figure]:
+    """Every figure of the rows, keyed as in docs/metrics.md.
+
+    There are no rates where the window is `primed`: its time is not that of its requests alone.
+    """
     resample = interval.resample(rows.tree, cell.seed)
     result: dict[str, Figure] = {}
     for one in series.series(rows):
@@ -44,7 +59,7 @@ def figures(rows: Columns, cell: Cell, window: Window | None) -> Mapping[str, Fi
         result[f"interactivity.{statistic}"] = series.inverted(result[f"tpot.{statistic}"])
         normal = series.inverted(result[f"norm_e2el.{statistic}"])
         result[f"norm_interactivity.{statistic}"] = normal
-    result |= rates.figures(rows, cell, window, resample)
+    result |= rates.figures(rows, cell, window, resample, primed=primed)
     result |= _caches(rows, resample)
     result |= _counts(rows)
     if cell.load.get("kind") == "open":
@@ -58,10 +73,16 @@ def _counts(rows: Columns) -> dict[str, Figure]:
     n = len(rows.ok)
     if not n:
         return {
-            **dict.fromkeys(("requests", "ok", "failed", "cut"), _nothing("count", rows)),
+            **dict.fromkeys(
+                ("requests", "sessions", "ok", "failed", "cut"), _nothing("count", rows)
+            ),
             **dict.fromkeys(("input_tokens", "output_tokens"), _nothing("tokens", rows)),
         }
-    result = {"requests": Figure(value=n, unit="count", n=n)}
+    sessions = len(np.unique(rows.tree))
+    result = {
+        "requests": Figure(value=n, unit="count", n=n),
+        "sessions": Figure(value=sessions, unit="count", n=n),
+    }
     for name, mask in {"ok": rows.ok, "failed": rows.failed, "cut": rows.cut}.items():
         result[name] = Figure(value=int(mask.sum()), unit="count", n=n)
     for name, tokens in {"input_tokens": rows.input, "output_tokens": rows.output}.items():

@@ -8,12 +8,19 @@ import numpy as np
 from results.figure import Figure, Summary
 from results.interval import of_mean
 
+FEWEST_RUNS = 3
+"""With two runs Student's factor is 12.7: the interval would say nothing."""
+
+COUNTS = frozenset(("requests", "ok", "failed", "cut", "sessions", "input_tokens", "output_tokens"))
+"""Figures that are added over runs, and not averaged."""
+
 
 def pool(summaries: Sequence[Summary]) -> list[Summary]:
     """One summary a cell, in order of appearance.
 
     A figure is the mean over the runs that finished and have it, with Student's interval over
-    those runs, and `n` in all. A cell of one repeat keeps that run's own intervals.
+    those runs where they are three or more, and `n` in all; a count is the sum. A cell of one
+    repeat keeps that run's own intervals.
     """
     cells: dict[str, list[Summary]] = {}
     for summary in summaries:
@@ -38,7 +45,7 @@ def _one(repeats: Sequence[Summary]) -> Summary:
         provenance=next((one.provenance for one in repeats if one.provenance), None),
         problems=_told((summary, problem) for summary in repeats for problem in summary.problems),
         figures={
-            name: _mean([summary.figures[name] for summary in kept if name in summary.figures])
+            name: _pooled(name, [one.figures[name] for one in kept if name in one.figures])
             for name in names
         },
     )
@@ -55,25 +62,37 @@ def _told(sentences: Iterable[tuple[Summary, str]]) -> tuple[str, ...]:
     )
 
 
-def _mean(figures: Sequence[Figure]) -> Figure:
-    n = sum(figure.n for figure in figures)
+def _pooled(name: str, figures: Sequence[Figure]) -> Figure:
     held = [figure for figure in figures if figure.value is not None]
+    n, runs = sum(figure.n for figure in figures), len(held)
     if not held:
-        return replace(figures[0], n=n)
+        reason = f"in every run: {figures[0].reason}" if len(figures) > 1 else figures[0].reason
+        return replace(figures[0], n=n, reason=reason)
     if len(figures) == 1:
         return figures[0]
     values = [figure.value for figure in held if figure.value is not None]
-    low, high = of_mean(values) or (None, None)
     caveat = next((figure.reason for figure in held if figure.reason), None)
-    if len(held) < len(figures):
+    if runs < len(figures):
         missing = next(figure.reason for figure in figures if figure.value is None)
-        caveat = f"from {len(held)} of {len(figures)} repeats: elsewhere {missing}"
-    return Figure(
-        value=float(np.mean(values)),
+        caveat = f"from {runs} of {len(figures)} repeats: elsewhere {missing}"
+    pooled = Figure(
+        value=float(sum(values) if name in COUNTS else np.mean(values)),
         unit=held[0].unit,
         n=n,
-        low=low,
-        high=high,
+        runs=runs,
         reason=caveat,
-        doubt=None if low is not None else "one run says nothing of the spread between runs",
     )
+    doubt = "a count has no interval" if name in COUNTS else _doubt(values)
+    if doubt:
+        return replace(pooled, doubt=doubt)
+    low, high = of_mean(values) or (None, None)
+    return replace(pooled, low=low, high=high)
+
+
+def _doubt(values: Sequence[float]) -> str | None:
+    """Why these runs give no interval; None where they do."""
+    if len(values) < FEWEST_RUNS:
+        return f"too few runs for an interval ({len(values)}, needs {FEWEST_RUNS})"
+    if len(set(values)) == 1:
+        return "the runs are identical, and say nothing of the spread between runs"
+    return None

@@ -44,10 +44,17 @@ class Flow:
 
 
 def figures(
-    rows: Columns, cell: Cell, window: Window | None, resample: interval.Resample
+    rows: Columns,
+    cell: Cell,
+    window: Window | None,
+    resample: interval.Resample,
+    *,
+    primed: bool = False,
 ) -> dict[str, Figure]:
     """Every rate of the window; all absent, with the reason, where there is no window."""
     reason = absent(rows, window)
+    if primed and not reason:
+        reason = "primers, which do not count, took a part of the window's time"
     if window is None or reason:
         return {name: Figure(value=None, unit=unit, n=0, reason=reason) for name, unit in _UNITS}
     output, prompts, computed, cached = _flows(rows)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from results import document, rows
+from results import document, rows, samples
 from results.cell import Cell
-from results.errors import FolderError
+from results.errors import FolderError, InputError
 from results.evidence import Evidence, Observed
 from results.folder import run_id
 
@@ -32,6 +32,10 @@ class RunPoint:
         """Its engine steps, where there are any."""
         return rows.read_steps(self.path)
 
+    def samples(self) -> pa.Table | None:
+        """What its server's counters showed every second, where it told them."""
+        return samples.read(self.path)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -47,11 +51,14 @@ class Run:
 
 
 def read(path: Path) -> Run:
-    """The run kept in the folder. Raises FolderError where it is not one."""
+    """The run kept in the folder.
+
+    Raises InputError where it is not one, FolderError where it cannot be read.
+    """
     if not (path / "plan.json").is_file():
-        raise FolderError(
-            f"{path} is not a run folder: it has no plan.json. Name a folder that `run` made, "
-            "such as runs/<suite>-<time>"
+        there = "is not a run folder: it has no plan.json" if path.exists() else "does not exist"
+        raise InputError(
+            f"{path} {there}. Name a folder that `run` made, such as runs/<suite>-<time>"
         )
     plan = document.read(path / "plan.json")
     begun, planned = [], []

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from results.batches import batch_windows
 from results.cell import Cell
 from results.columns import Columns, Mask, columns, number, of_phase, text
 from results.evidence import Evidence
+from results.samples import disagreements
 
 MOST_FAILED = 0.10
 """The share of failed requests up to which a point is valid: InferenceX's own limit."""
@@ -25,7 +27,9 @@ LAG, LAG_SHARE = 0.010, 0.05
 ROUNDING = 2e-6
 
 
-def problems(rows: pa.Table, cell: Cell, evidence: Evidence | None) -> tuple[str, ...]:
+def problems(
+    rows: pa.Table, cell: Cell, evidence: Evidence | None, samples: pa.Table | None = None
+) -> tuple[str, ...]:
     """Why the point must not be used; empty for a valid point."""
     table, window = of_phase(rows), columns(rows)
     observed = tuple(_observed(cell, evidence))
@@ -39,6 +43,8 @@ def problems(rows: pa.Table, cell: Cell, evidence: Evidence | None) -> tuple[str
         *_delivered(table, window, simulated=simulated),
         *_client_bound(window),
         *_impossible(table, window),
+        *_apart(table, window, cell),
+        *(disagreements(rows, samples) if samples is not None else ()),
     )
 
 
@@ -90,6 +96,20 @@ def _delivered(table: pa.Table, rows: Columns, *, simulated: bool) -> Iterator[s
     yield from _rows(
         to_length & (told != wanted), "ended for their length with another length than asked"
     )
+
+
+def _apart(table: pa.Table, rows: Columns, cell: Cell) -> Iterator[str]:
+    """Where a batch did not decode as one."""
+    if cell.workload.get("kind") != "batch":
+        return
+    batches, together = len(np.unique(rows.tree)), len(batch_windows(table))
+    if together < batches:
+        first, last = np.nanmin(rows.last), np.nanmax(rows.first)
+        yield (
+            f"{batches - together} of {batches} batches never decoded together: requests still "
+            f"waited for their first token at {last:.1f} s, and the first had ended at {first:.1f} "
+            "s: take a smaller batch, a shorter context, or a longer output"
+        )
 
 
 def _client_bound(rows: Columns) -> Iterator[str]:

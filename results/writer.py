@@ -1,5 +1,6 @@
 """One point's rows while they come in, and its files when it ends."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
@@ -8,7 +9,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from results import document, rows
+from results import document, rows, samples
 from results.evidence import Evidence
 from results.record import RequestRecord, batch
 
@@ -29,6 +30,10 @@ class PointWriter:
         self._pieces = 0
         self._flushed = monotonic()
         self._open = True
+        # Of an earlier attempt, whose rows are set aside; the server's samples are not kept.
+        for name in (samples.GROWING, samples.COMPLETE):
+            (path / name).unlink(missing_ok=True)
+        self._looks: tuple[pa.OSFile, pa.RecordBatchStreamWriter] | None = None
         with document.writing(self._arrow):
             self._file = pa.OSFile(str(self._arrow), "wb")
             self._stream = pa.ipc.new_stream(self._file, rows.SCHEMA)
@@ -45,6 +50,14 @@ class PointWriter:
         full = len(self._records) >= MOST_ROWS or self._pieces >= MOST_PIECES
         if full or monotonic() - self._flushed >= PAUSE:
             self.flush()
+
+    def add_samples(self, looked: Sequence[samples.Sample]) -> None:
+        """Takes what one look at the server's counters showed, and hands it to the system."""
+        with document.writing(self.path / samples.GROWING):
+            if self._looks is None:
+                file = pa.OSFile(str(self.path / samples.GROWING), "wb")
+                self._looks = (file, pa.ipc.new_stream(file, samples.SCHEMA))
+            self._looks[1].write_batch(samples.batch(looked))
 
     def flush(self) -> None:
         """Hands all rows taken so far to the system. Raises FolderError where it refuses them."""
@@ -67,6 +80,7 @@ class PointWriter:
         self.flush()
         self._close()
         rows.keep(self._arrow, self.path / "requests.parquet")
+        samples.keep(self.path)
         if steps is not None:
             rows.write_steps(self.path / "steps.parquet", steps)
         if evidence is not None:
@@ -74,6 +88,7 @@ class PointWriter:
         document.write(self.path / "outcome.json", {"status": status, "reason": reason})
         with document.writing(self._arrow):
             self._arrow.unlink()
+            (self.path / samples.GROWING).unlink(missing_ok=True)
 
     def abandon(self) -> None:
         """Keeps the rows and gives the point no outcome, so that it is run again."""
@@ -97,6 +112,9 @@ class PointWriter:
         with document.writing(self._arrow):
             self._stream.close()
             self._file.close()
+            if self._looks is not None:
+                self._looks[1].close()
+                self._looks[0].close()
 
     def _shut(self) -> None:
         self._open = False

@@ -34,8 +34,12 @@ class FixedClient:
     pieces: int = 4
     error: str | None = None
     seen: list[tuple[float, Request]] = field(default_factory=list)
+    prepared: list[tuple[float, Request]] = field(default_factory=list)
     in_flight: int = 0
     peak: int = 0
+
+    async def prepare(self, request):
+        self.prepared.append((clock.now(), request))
 
     async def send(self, request, *, cut, on_first):
         sent = clock.now()
@@ -101,9 +105,7 @@ def one_turn() -> Scripted:
 def replay(load, client, workload=None, topology="TP1", pinned=True):
     records = []
     deployment = Deployment(engine=FixedEngine(), topology=parse(topology), pinned=pinned)
-    point = Point(
-        experiment="x", deployment=deployment, workload=workload or one_turn(), load=load
-    )
+    point = Point(experiment="x", deployment=deployment, workload=workload or one_turn(), load=load)
     point = SteadyPoint(point)
 
     async def main():
@@ -165,6 +167,28 @@ def test_an_open_load_with_a_limit_shows_the_wait_for_its_place_in_schedule_late
     assert max(record.client_lag for record in records) == pytest.approx(0.0, abs=1e-9)
 
 
+def test_requests_that_never_got_their_place_are_rows_too():
+    # F-12, F-14: 100 requests are due in 10 s, one at a time, 0.5 s each.
+    client = FixedClient(service=0.5)
+    load = Open(rate=10.0, process="constant", limit=1, duration=9.95, warmup=0)
+    _, records = replay(load, client)
+    unsent = [record for record in records if record.sent is None]
+    assert len(records) == 100
+    assert len(unsent) == 80
+    assert {record.state for record in unsent} == {"cut"}
+    assert "waited for its place" in unsent[0].reason
+    assert max(record.planned for record in records) == pytest.approx(9.9)
+
+
+def test_recorded_turns_that_were_due_behind_a_held_one_are_rows_too():
+    turns = tuple(turn(k, *range(1, k + 2), recorded=float(k)) for k in range(20))
+    workload = Scripted(script=(Session(trace="t", turns=turns),))
+    load = Recorded(sessions=1, limit=1, duration=9.5, warmup=0)
+    _, records = replay(load, FixedClient(service=4.0), workload)
+    assert [record.turn for record in records if record.sent is not None] == [0, 1, 2]
+    assert sorted(record.turn for record in records) == list(range(10))
+
+
 def test_an_open_load_keeps_its_rate_without_drift():
     # F-13: 200 requests a second, 2,000 requests, a 1 ms server.
     client = FixedClient(service=0.001, pieces=1)
@@ -219,6 +243,19 @@ def test_a_turn_waits_for_its_delay_and_for_all_that_it_joins():
     joined = next(record for record in records if record.turn == 1)
     assert joined.planned == pytest.approx(3.0)
     assert joined.ready == pytest.approx(7.0)
+
+
+def test_a_request_is_prepared_before_it_is_due_and_that_very_request_is_sent():
+    turns = (turn(0, 1), turn(1, 1, 2, previous=Key("main", 0), delay=5.0))
+    client = FixedClient(service=1.0)
+    replay(
+        Closed(sessions=1, warmup=0),
+        client,
+        Scripted(script=(Session(trace="t", turns=turns),)),
+    )
+    assert [moment for moment, _ in client.prepared] == [0.0, 0.0]
+    assert [moment for moment, _ in client.seen] == pytest.approx([0.0, 6.0])
+    assert [id(sent) for _, sent in client.seen] == [id(ready) for _, ready in client.prepared]
 
 
 def test_a_failed_turn_is_a_row_and_its_session_goes_on():

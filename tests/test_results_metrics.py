@@ -53,9 +53,10 @@ def test_one_token_outputs_keep_ttft_and_e2e_and_have_no_tpot() -> None:
 
 def test_when_all_requests_fail_every_figure_is_absent_with_its_reason() -> None:
     shown = figures(*(failed(sent=float(i), tree=i) for i in range(3)))
-    counts = {"requests", "ok", "failed", "cut"}
+    counts = {"requests", "sessions", "ok", "failed", "cut"}
     assert {name: shown[name].value for name in counts} == {
         "requests": 3,
+        "sessions": 3,
         "ok": 0,
         "failed": 3,
         "cut": 0,

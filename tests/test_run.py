@@ -4,6 +4,7 @@ import signal
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+import orjson
 import pytest
 
 from harness.engine import Deployment
@@ -12,10 +13,12 @@ from harness.point import Point
 from harness.run import run
 from harness.sim.engine import SimulatedEngine
 from harness.topology import parse
-from results.errors import EngineError, UnsupportedError
+from results.errors import EngineError, InputError, UnsupportedError
 from results.folder import create, reopen
 from results.metrics import summarise
 from results.run import read
+from workloads.agentx import AgentX
+from workloads.growing import Growing
 from workloads.single import Single
 
 
@@ -107,17 +110,16 @@ def test_a_finished_point_is_not_run_again(tmp_path):
     assert statuses == {"finished": 3}
     assert notes.skipped == ["finished", "finished"]
     assert len(notes.finished) == 1
-    assert before.items() <= {
-        path: path.stat().st_mtime_ns for path in folder.path.rglob("*.parquet")
-    }.items()
+    assert (
+        before.items()
+        <= {path: path.stat().st_mtime_ns for path in folder.path.rglob("*.parquet")}.items()
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "status"), [("EngineError", "failed"), ("UnsupportedError", "unsupported")]
 )
-def test_an_engine_that_does_not_come_up_is_an_outcome_and_the_run_goes_on(
-    tmp_path, error, status
-):
+def test_an_engine_that_does_not_come_up_is_an_outcome_and_the_run_goes_on(tmp_path, error, status):
     points = [point(BrokenEngine(error=error)), point(position=1)]
     notes = Notes()
     with folder_for(points, tmp_path) as folder:
@@ -137,6 +139,54 @@ def test_a_point_in_which_no_request_succeeds_has_failed_and_says_why(tmp_path):
     assert failed.reason.startswith("no request succeeded: ")
     assert "maximum context" in failed.reason
     assert failed.rows().num_rows > 0
+
+
+def test_a_server_that_refuses_everything_at_once_ends_its_point_and_not_the_disk(tmp_path):
+    # F-10 with a duration: on the virtual clock a refusal takes no time, so the end never comes.
+    load = Closed(concurrency=1, duration=10.0)
+    points = [replace(point(SimulatedEngine(context_limit=100)), load=load)]
+    with folder_for(points, tmp_path) as folder:
+        assert run(points, folder, Notes()) == {"failed": 1}
+    failed = read(folder.path).points[0]
+    assert failed.rows().num_rows <= 100
+    assert failed.reason.startswith("no request succeeded: ")
+
+
+def test_a_server_that_stops_answering_well_ends_its_point(tmp_path):
+    growing = Growing(turns=400, first=1000, fresh=200, output=8)
+    load = Closed(concurrency=1, sessions=1)
+    engine = SimulatedEngine(context_limit=4000)
+    points = [replace(point(engine), workload=growing, load=load)]
+    with folder_for(points, tmp_path) as folder:
+        assert run(points, folder, Notes()) == {"failed": 1}
+    assert "the last 50 requests all failed" in read(folder.path).points[0].reason
+
+
+def test_traces_that_change_after_the_plan_stop_the_run_and_nothing_is_mixed_up(tmp_path):
+    traces = tmp_path / "one.jsonl"
+    calls = [{"t": 0.0, "type": "n", "model": "m", "in": 128, "out": 4, "hash_ids": [0, 1]}]
+    trace = {"id": "a", "models": ["m"], "block_size": 64, "hash_id_scope": "local"}
+    traces.write_bytes(orjson.dumps({**trace, "requests": calls}))
+    workload = AgentX(traces=str(traces))
+    points = [replace(point(position=n), workload=workload) for n in range(2)]
+    with folder_for(points, tmp_path) as folder:
+        run(points[:1], folder, Notes())
+        calls[0]["in"], calls[0]["hash_ids"] = 192, [0, 1, 2]
+        traces.write_bytes(orjson.dumps({**trace, "requests": calls}))
+        with pytest.raises(InputError, match="traces have changed on disk"):
+            run(points, folder, Notes())
+    assert [each.status for each in read(folder.path).points] == ["finished"]
+
+
+def test_the_order_of_points_changes_no_result(tmp_path):
+    noisy = SimulatedEngine(noise=0.05)
+    figures = []
+    for name, position in (("first", 0), ("later", 5)):
+        points = [point(noisy, position=position)]
+        with folder_for(points, tmp_path / name) as folder:
+            run(points, folder, Notes())
+        figures.append(summarise(read(folder.path).points[0]).figures["e2el.mean"].value)
+    assert figures[0] == figures[1]
 
 
 def test_points_beyond_the_time_budget_are_not_started_and_run_when_taken_up_again(tmp_path):

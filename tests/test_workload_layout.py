@@ -41,22 +41,15 @@ def test_roles_follow_the_reference_through_cuts_and_tails() -> None:
     assert all(after[: len(before)] != before for before, after in pairwise(turns))
 
 
-def test_the_system_message_takes_the_preamble_and_the_marker_follows_it() -> None:
+def test_the_system_message_takes_the_preamble_and_the_marker_comes_before_it() -> None:
     stream = [call([0, 1, 2, 3], 256, 64), call([0, 1, 2, 3, 4, 5], 384, 1)]
     first, second = prompts("s", stream, 100, lambda number: 100 + number)
-    assert first.messages == (("system", 2), ("user", 3))
-    assert first.seeds.tolist() == [100, 101, 0, 102, 103]
-    assert first.tokens.tolist() == [64, 64, MARKER_TOKENS, 64, 64]
-    assert (first.marker, second.marker) == (2, 2)
-    assert second.messages == (("system", 2), ("user", 3), ("assistant", 1), ("user", 1))
+    assert first.messages == (("system", 3), ("user", 2))
+    assert first.seeds.tolist() == [0, 100, 101, 102, 103]
+    assert first.tokens.tolist() == [MARKER_TOKENS, 64, 64, 64, 64]
+    assert (first.marker, second.marker) == (0, 0)
+    assert second.messages == (("system", 3), ("user", 2), ("assistant", 1), ("user", 1))
     assert np.shares_memory(first.seeds, second.seeds)
-
-
-def test_a_first_turn_that_is_all_system_gets_its_marker_as_user_message() -> None:
-    stream = [call([0, 1], 128, 64), call([0, 1, 2], 192, 1)]
-    first, second = prompts("s", stream, 128, lambda number: number)
-    assert first.messages == (("system", 2), ("user", 1))
-    assert second.messages == (("system", 2), ("user", 2))
 
 
 def test_a_later_cut_caps_the_reply_before_it() -> None:
@@ -107,5 +100,6 @@ def test_every_turn_has_its_recorded_tokens_and_ends_with_the_user(
         assert blocks.tolist() == [1000 + number for number in recorded.hash_ids[: recorded.blocks]]
         before = stream[turn - 1].hash_ids[: stream[turn - 1].blocks] if turn else np.zeros(0)
         only_cut = np.array_equal(before[: recorded.blocks], recorded.hash_ids[: recorded.blocks])
-        if recorded.tail or not only_cut:
+        all_system = prompt.messages[-1][0] == "system"
+        if (recorded.tail or not only_cut) and not (all_system and turn == 0):
             assert prompt.messages[-1][0] == "user"

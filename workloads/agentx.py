@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from results.errors import InputError
 from workloads.layout import prompts
-from workloads.prompt import MARKER_TOKENS, Prompt, marked, seed_of
+from workloads.prompt import MARKER_TOKENS, Prompt, Tokens, marked, seed_of
 from workloads.session import Key, Session, Turn
 from workloads.synthesis import LEAST_LIMIT, synthesize
 from workloads.weka import EPSILON, Agent, Call, Trace, corpus, read
@@ -38,11 +38,11 @@ class AgentX:
 
     kind: Literal["agentx"] = "agentx"
     traces: str | None = None
-    generated: Annotated[int, Ge(1)] = 24
+    generated: Annotated[int, Ge(1), Le(100_000)] = 24
     trace_seed: Annotated[int, Ge(0)] = 0
-    context_limit: Annotated[int, Ge(1)] | None = None
+    context_limit: Tokens | None = None
     first: Annotated[int, Ge(1)] | None = None
-    max_delay: Annotated[float, Ge(0)] | None = None
+    max_delay: Annotated[float, Ge(0), Le(1e8)] | None = None
 
     def __post_init__(self) -> None:
         if self.traces is not None and (self.generated, self.trace_seed) != (24, 0):
@@ -110,6 +110,7 @@ def session(trace: Trace, base_seed: int, max_delay: float | None = None) -> Ses
     """
     block_seed = cache(lambda number: seed_of(base_seed, trace.id, number))
     limit = inf if max_delay is None else max_delay
+    began = trace.calls[0].start
     spawned: defaultdict[int, list[Turn]] = defaultdict(list)
     joined: defaultdict[int, list[Key]] = defaultdict(list)
     for agent in trace.agents:
@@ -127,7 +128,12 @@ def session(trace: Trace, base_seed: int, max_delay: float | None = None) -> Ses
     turns: list[Turn] = []
     for number, turn in enumerate(_turns(trace.id, trace.calls, sent, limit)):
         turns += [replace(turn, after=tuple(joined[number])), *spawned[number]]
-    return Session(trace=trace.id, turns=tuple(turns))
+    return Session(trace=trace.id, turns=tuple(_since(began, turn) for turn in turns))
+
+
+def _since(began: float, turn: Turn) -> Turn:
+    """The turn with its moment counted from the session's start."""
+    return turn if turn.recorded is None else replace(turn, recorded=turn.recorded - began)
 
 
 def _turns(

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
-from workloads.prompt import marked, seed_of
+from workloads.prompt import Tokens, marked, seed_of
 from workloads.session import Key, Session, Turn
 
 FRESH_TOKENS = 16
@@ -26,9 +26,9 @@ class Batch:
     token to the earliest last one.
     """
 
-    requests: Annotated[int, Ge(1)]
-    context: Annotated[int, Ge(1)]
-    output: Annotated[int, Ge(2)]
+    requests: Annotated[int, Ge(1), Le(100_000)]
+    context: Tokens
+    output: Annotated[int, Ge(2), Le(10_000_000)]
     kind: Literal["batch"] = "batch"
 
     @property

@@ -6,9 +6,9 @@ from itertools import count, pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
-from workloads.prompt import Prompt, Role, marked, seed_of
+from workloads.prompt import Prompt, Role, Tokens, marked, seed_of
 from workloads.session import Key, Session, Turn
 
 WARMUP_OUTPUT = 8
@@ -25,15 +25,15 @@ class Growing:
     A session ends before a turn whose prompt and answer would pass `context_limit`.
     """
 
-    turns: Annotated[int, Ge(1)]
-    first: Annotated[int, Ge(1)]
-    fresh: Annotated[int, Ge(1)]
-    output: Annotated[int, Ge(1)]
+    turns: Annotated[int, Ge(1), Le(100_000)]
+    first: Tokens
+    fresh: Tokens
+    output: Tokens
     kind: Literal["growing"] = "growing"
-    delay: Annotated[float, Ge(0)] = 0.0
+    delay: Annotated[float, Ge(0), Le(1e6)] = 0.0
     spread: Literal["exponential", "constant"] = "exponential"
-    variation: Annotated[float, Ge(0)] = 0.0
-    context_limit: Annotated[int, Ge(1)] | None = None
+    variation: Annotated[float, Ge(0), Le(3)] = 0.0
+    context_limit: Tokens | None = None
 
     def __post_init__(self) -> None:
         if self.context_limit is not None and self.first + self.output > self.context_limit:

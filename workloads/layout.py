@@ -30,11 +30,6 @@ class Layout:
     kept: int
     parts: tuple[Part, ...]
 
-    @property
-    def system(self) -> int:
-        """The blocks of the system message."""
-        return self.parts[0].blocks if self.parts[0].role == "system" else 0
-
 
 def layouts(calls: Sequence[Call], preamble: int) -> list[Layout]:
     """The messages of every turn of a stream whose system prompt has `preamble` tokens."""
@@ -75,35 +70,32 @@ def prompts(
             tokens = made[-1].tokens[: call.blocks + 1]
         else:
             tail = seed_of(stream, f"turn_{turn}", "partial_tail")
-            seeds = _seeds(call, plan.system, tail, block_seed)
+            seeds = _seeds(call, tail, block_seed)
             tokens = np.full(len(seeds), BLOCK, dtype=np.int64)
-            tokens[plan.system] = MARKER_TOKENS
+            tokens[0] = MARKER_TOKENS
             if call.tail:
                 tokens[-1] = call.tail
-        made.append(
-            Prompt(seeds=seeds, tokens=tokens, marker=plan.system, messages=_messages(plan))
-        )
+        made.append(Prompt(seeds=seeds, tokens=tokens, marker=0, messages=_messages(plan)))
     return made[::-1]
 
 
-def _seeds(call: Call, marker: int, tail: int, block_seed: Callable[[int], int]) -> Seeds:
+def _seeds(call: Call, tail: int, block_seed: Callable[[int], int]) -> Seeds:
     ids = call.hash_ids[: call.blocks].tolist()
-    seeds = [block_seed(number) for number in ids]
-    seeds.insert(marker, 0)
+    seeds = [0, *(block_seed(number) for number in ids)]
     if call.tail:
         seeds.append(tail)
     return np.array(seeds, dtype=np.uint64)
 
 
 def _messages(plan: Layout) -> tuple[tuple[Role, int], ...]:
-    """Roles and numbers of segments, the marker first in the first message after the system's."""
+    """Roles and numbers of segments, the marker first in the first message.
+
+    Behind a system message, as in the public rules, it would let a trace that is replayed a second
+    time, or by a second run, find its own system prompt in the cache.
+    """
     messages = [(part.role, part.blocks + bool(part.tail)) for part in plan.parts]
-    first = 1 if plan.system else 0
-    if first == len(messages):
-        return (*messages, ("user", 1))
-    role, segments = messages[first]
-    messages[first] = (role, segments + 1)
-    return tuple(messages)
+    role, segments = messages[0]
+    return ((role, segments + 1), *messages[1:])
 
 
 def _common(before: Call, call: Call) -> int:

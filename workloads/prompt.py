@@ -2,14 +2,18 @@
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 Role = Literal["system", "user", "assistant"]
 Seeds = NDArray[np.uint64]
 Counts = NDArray[np.int64]
+
+Tokens = Annotated[int, Ge(1), Le(10_000_000)]
+"""A length that a suite may ask for."""
 
 MARKER_TOKENS = 8
 """How many tokens a run's salt takes, so that prompts are equally long under every salt."""

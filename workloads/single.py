@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
-from workloads.prompt import marked, seed_of
+from workloads.prompt import Tokens, marked, seed_of
 from workloads.session import Key, Session, Turn
 
 WARMUP_OUTPUT = 8
@@ -21,10 +21,10 @@ class Single:
     sends the prefix and `prompt` further tokens; without, it sends `prompt` tokens.
     """
 
-    prompt: Annotated[int, Ge(1)]
-    output: Annotated[int, Ge(1)]
+    prompt: Tokens
+    output: Tokens
     kind: Literal["single"] = "single"
-    cached: Annotated[int, Ge(0)] = 0
+    cached: Annotated[int, Ge(0), Le(10_000_000)] = 0
 
     @property
     def label(self) -> str:

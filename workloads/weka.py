@@ -25,6 +25,9 @@ EPSILON = 1e-6
 PREAMBLE = ("tool_tokens", "system_tokens")
 LONGEST_SHOWN = 60
 
+MOST = 1_000_000_000
+"""A length or a moment beyond this is a mistake."""
+
 Ids = NDArray[np.int64]
 Stamps = tuple[tuple[str, int], ...]
 
@@ -131,9 +134,13 @@ def share(arrays: Sequence[Ids]) -> list[Ids]:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.iterdir() if _format(file))
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if _format(file))
+    for file in files:
+        # Reading a pipe or a device might never end.
+        if file.exists() and not file.is_file():
+            raise InputError(f"{file}: is not a file: take it out, or name the traces themselves")
     if not files:
         raise InputError(f"{path}: has no .json or .jsonl file (.gz is fine too)")
     return files
@@ -301,8 +308,8 @@ def _whole(
 ) -> int:
     value = record.get(name)
     value = absent if value is None else value
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise _refusal(record, name, place, f"a whole number of at least {least}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+        raise _refusal(record, name, place, f"a whole number from {least} to {MOST:,}")
     return value
 
 
@@ -311,8 +318,8 @@ def _seconds(
 ) -> float:
     value = record.get(name)
     value = absent if value is None else value
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _refusal(record, name, place, "a number")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= MOST:
+        raise _refusal(record, name, place, f"a number from {-MOST:,} to {MOST:,}")
     return float(value)
 
 

@@ -1,7 +1,7 @@
 """The simulated engine's client: each rank's machine, moved along by the clock of the run."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +99,9 @@ class SimulatedClient:
         self._turn = 0
         self._stopped = False
 
+    async def prepare(self, request: Request) -> None:
+        """Nothing: prompts are never rendered here."""
+
     async def send(
         self, request: Request, *, cut: asyncio.Event, on_first: Callable[[float], None]
     ) -> Reply:
@@ -134,9 +137,7 @@ class SimulatedClient:
         """The rank asked for, else the least loaded; equals take turns."""
         if request.rank is not None:
             return request.rank
-        ranks = len(self._pumps)
-        turns = [(self._turn + step) % ranks for step in range(ranks)]
-        rank = min(turns, key=lambda rank: self._pumps[rank].load)
+        rank = least_loaded([pump.load for pump in self._pumps], self._turn)
         self._turn = rank + 1
         return rank
 
@@ -199,6 +200,12 @@ class SimulatedClient:
             draft_tokens=self._drafts * speculated if self._drafts else None,
             accepted_tokens=tokens - len(ends) if self._drafts else None,
         )
+
+
+def least_loaded(loads: Sequence[tuple[int, int]], turn: int) -> int:
+    """The rank with the fewest requests waiting, then running; equals take turns."""
+    turns = [(turn + step) % len(loads) for step in range(len(loads))]
+    return min(turns, key=loads.__getitem__)
 
 
 def _truth(job: Job, at: int) -> dict[str, Any]:

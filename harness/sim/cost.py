@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from harness.topology import Topology
 
-Duration = Annotated[float, Ge(0)]
+Duration = Annotated[float, Ge(0), Le(100)]
 Share = Annotated[float, Ge(0), Le(1)]
 
 
@@ -43,12 +43,28 @@ class Cost:
     prefill_pair: Duration = 1.6e-10
     upper_share: Share = 0.5
     eager_host: Duration = 30e-3
-    eager_below: Annotated[int, Ge(0)] = 8192
+    eager_below: Annotated[int, Ge(0), Le(1_000_000_000)] = 8192
     decode_row: Duration = 0.235e-3
     draft_token: Duration = 20e-6
     context_token: Duration = 2e-10
     efficiency: Annotated[float, Gt(0), Le(1)] = 0.8
     collective: Duration = 0.3e-3
+
+
+def even(seconds: float) -> Cost:
+    """A cost under which every step takes as long, whatever is in it."""
+    return Cost(
+        host=seconds,
+        weights=0.0,
+        prefill_host=0.0,
+        prefill_token=0.0,
+        prefill_pair=0.0,
+        eager_host=0.0,
+        decode_row=0.0,
+        draft_token=0.0,
+        context_token=0.0,
+        collective=0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

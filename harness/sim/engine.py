@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import orjson
 import pyarrow as pa
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Le
 
 from harness.clock import Clock
 from harness.engine import Deployment, Server
@@ -18,7 +18,9 @@ from harness.sim.machine import Machine, Settings
 from results.errors import UnsupportedError
 from results.evidence import Observed
 
-Count = Annotated[int, Ge(1)]
+Count = Annotated[int, Ge(1), Le(1_000_000_000)]
+
+MOST_BLOCKS = 10_000_000
 
 STEPS = pa.schema(
     [
@@ -52,11 +54,11 @@ class SimulatedEngine:
     kv_tokens: Count = 4_000_000
     max_batched_tokens: Count = 8192
     max_sequences: Count = 256
-    draft_tokens: Annotated[int, Ge(0)] = 0
+    draft_tokens: Annotated[int, Ge(0), Le(64)] = 0
     acceptance_length: Annotated[float, Ge(1)] | None = None
-    noise: Annotated[float, Ge(0)] = 0.0
-    drift: float = 0.0
-    slowdown: Annotated[float, Gt(0)] = 1.0
+    noise: Annotated[float, Ge(0), Le(1)] = 0.0
+    drift: Annotated[float, Ge(-0.99), Le(100)] = 0.0
+    slowdown: Annotated[float, Ge(1e-3), Le(1e3)] = 1.0
     context_limit: Count | None = None
     cost: Cost = field(default_factory=Cost)
 
@@ -67,6 +69,13 @@ class SimulatedEngine:
             raise ValueError(
                 f"acceptance_length is {self.acceptance_length}, but {self.draft_tokens} draft "
                 f"tokens give at most {self.draft_tokens + 1}"
+            )
+        if not self.name.isprintable() or not self.name.strip():
+            raise ValueError(f"name {self.name!r} cannot be shown: use printable characters")
+        if self.kv_tokens // self.block_size > MOST_BLOCKS:
+            raise ValueError(
+                f"kv_tokens {self.kv_tokens} are more than {MOST_BLOCKS} blocks of "
+                f"{self.block_size}: lower them, or raise block_size"
             )
         if self.max_batched_tokens < self.max_sequences * (1 + self.draft_tokens):
             raise ValueError(
@@ -108,7 +117,7 @@ class SimulatedEngine:
     ) -> AsyncIterator[Server]:
         """A server on the running loop; its log, written when it stops, holds the truth."""
         self.describe(deployment)
-        settings = self._settings(deployment)
+        settings = self.settings(deployment)
         machines = [
             Machine(settings, rank=rank, seed=seed) for rank in range(deployment.topology.ranks)
         ]
@@ -124,7 +133,8 @@ class SimulatedEngine:
             client.stop()
             _write(log, {"SIMULATED": observed.configuration, "seed": seed}, client.truth)
 
-    def _settings(self, deployment: Deployment) -> Settings:
+    def settings(self, deployment: Deployment) -> Settings:
+        """What each rank of a deployment is."""
         return Settings(
             block_size=self.block_size,
             blocks=self.kv_tokens // self.block_size,

@@ -1,0 +1,128 @@
+"""A look at a server's counters every second, while a point runs on the wall clock."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import aiohttp
+import orjson
+
+from harness.clock import now
+from results.samples import UP, Sample
+
+PAUSE = 1.0
+"""Seconds between the beginnings of two looks."""
+
+PATIENCE = 5.0
+"""How many seconds a look may take."""
+
+SETTLING = 0.2
+"""Seconds after the last request in which a server may still count."""
+
+_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
+
+Keep = Callable[[Sequence[Sample]], None]
+
+
+@asynccontextmanager
+async def sampled(url: str | None, keep: Keep) -> AsyncIterator[None]:
+    """Looks before the block begins, every second, and after it has ended; with no url, never."""
+    if url is None:
+        yield
+        return
+    timeout = aiohttp.ClientTimeout(total=PATIENCE)
+    async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
+        sampler = Sampler(session, url, keep)
+        await sampler.look()
+        looking = asyncio.ensure_future(_looking(sampler))
+        try:
+            yield
+            await asyncio.sleep(SETTLING)
+        finally:
+            looking.cancel()
+            await asyncio.wait({looking})
+        await sampler.look()
+
+
+async def _looking(sampler: "Sampler") -> None:
+    while True:
+        await asyncio.sleep(PAUSE)
+        await sampler.look()
+
+
+class Sampler:
+    """Asks one server, and hands on what is new or has changed since it asked last."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, keep: Keep) -> None:
+        self._session = session
+        self._url = url
+        self._keep = keep
+        self._origin: float | None = None
+        self._values: dict[str, float] = {}
+        self._names: dict[str, tuple[str, str]] = {}
+
+    async def look(self) -> None:
+        """Asks once; a server that does not answer is a sample too."""
+        page = await self._page()
+        moment = now()
+        self._origin = moment if self._origin is None else self._origin
+        moment -= self._origin
+        samples = [self._sample(moment, UP, "{}", float(page is not None))]
+        for series, value in values(page or ""):
+            if self._values.get(series) != value:
+                self._values[series] = value
+                if series not in self._names:
+                    self._names[series] = labelled(series)
+                samples.append(self._sample(moment, *self._names[series], value))
+        self._keep(samples)
+
+    async def _page(self) -> str | None:
+        with suppress(aiohttp.ClientError, OSError, TimeoutError, UnicodeDecodeError):
+            async with self._session.get(self._url) as response:
+                if response.status == 200:
+                    return await response.text()
+        return None
+
+    def _sample(self, moment: float, name: str, labels: str, value: float) -> Sample:
+        return Sample(moment=moment, source=self._url, name=name, labels=labels, value=value)
+
+
+def values(page: str) -> Iterator[tuple[str, float]]:
+    """Each series of a page in Prometheus's text format, as it is written there, with its value.
+
+    Lines that are none, values that are no number, and times of creation are left out.
+    """
+    for line in page.splitlines():
+        if not line or line[0] == "#":
+            continue
+        end = line.rfind("}") + 1 or line.find(" ")
+        series, rest = line[:end], line[end:].split()
+        if "_created" in series and series.partition("{")[0].endswith("_created"):
+            continue
+        with suppress(ValueError, IndexError):
+            value = float(rest[0])
+            if value == value:  # noqa: PLR0124 - nothing else is unequal to itself
+                yield series, value
+
+
+def labelled(series: str) -> tuple[str, str]:
+    """A series taken apart: its name, and its labels as JSON in the order of their names."""
+    name, _, rest = series.partition("{")
+    labels, place = {}, 0
+    while (equals := rest.find('="', place)) >= 0:
+        key = rest[place:equals].strip(", ")
+        labels[key], place = _quoted(rest, equals + 2)
+    return name, orjson.dumps(labels, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _quoted(text: str, place: int) -> tuple[str, int]:
+    """The value that begins at a place, and the place after its closing quote."""
+    parts = []
+    while place < len(text) and text[place] != '"':
+        if text[place] == "\\" and place + 1 < len(text):
+            place += 1
+            parts.append(_ESCAPES.get(text[place], "\\" + text[place]))
+        else:
+            parts.append(text[place])
+        place += 1
+    return "".join(parts), place + 1

@@ -1,0 +1,1 @@
+"""Requests over HTTP: their words, their bytes, and what the streams that answer them say."""

@@ -1,0 +1,269 @@
+"""What the frames of one answer say: pieces, tokens, how it ended and what the server counted."""
+
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from harness.client import ANSWER, REASONING, TOOL, Moments
+from harness.wire.stream import Reader
+
+TOGETHER = 64
+"""Frames parsed at once: few enough that the collector of cycles does not start for them."""
+
+Counts = NDArray[np.int64]
+Frame = dict[str, Any]
+
+_NONE = 255
+_DONE = b"[DONE]"
+_ODD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contents:
+    """What an answer held. The arrays have one entry a piece; absent is None.
+
+    `done` is true where the terminator came, or the usage of the whole; `frames` counts everything
+    that came, pieces or not. Server words are as long as the server made them.
+    """
+
+    stamps: Moments
+    tokens: NDArray[np.int32] | None
+    kinds: NDArray[np.uint8]
+    frames: int
+    done: bool
+    error: str | None
+    finish_reason: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    server_queue: float | None
+    server_ttft: float | None
+    draft_tokens: int | None
+    accepted_tokens: int | None
+    fingerprint: str | None
+
+
+class Transcript:
+    """Takes the reads of one answer, of chat or of completions, and gives its contents.
+
+    A frame is a piece where it carries text (answer, reasoning or a tool call), token ids, or a
+    per-chunk count that rose. A frame that only names the role is none.
+    """
+
+    def __init__(self) -> None:
+        self._reader = Reader()
+        # Arrays, because the collector walks long lists again and again.
+        self._stamps = array("d")
+        self._kinds = array("B")
+        self._counts = array("q")
+        self._ids = array("q")
+        self._held: list[bytes] = []
+        self._moments: list[float] = []
+        self._looked = 0
+        self._frames = 0
+        self._terminated = False
+        self._summed = False
+        self._error: str | None = None
+        self._finish: str | None = None
+        self._fingerprint: str | None = None
+        self._usage: Frame = {}
+        self._metrics: Frame = {}
+
+    def add(self, stamp: float, data: bytes) -> None:
+        """Reads what one read of the socket brought."""
+        if payloads := self._reader.feed(data):
+            self._held += payloads
+            self._moments += [stamp] * len(payloads)
+            if len(self._held) >= TOGETHER:
+                self._flush()
+
+    def began(self) -> bool:
+        """Whether a token has come, asked again and again until one has."""
+        self._flush()
+        looked, self._looked = self._looked, len(self._kinds)
+        rows = zip(self._kinds[looked:], self._counts[looked:], self._ids[looked:], strict=True)
+        return any(kind != _NONE or count > 0 or ids > 0 for kind, count, ids in rows)
+
+    def end(self, stamp: float) -> Contents:
+        """What it all came to, the last read having come at `stamp`."""
+        self._flush()
+        rest = self._reader.rest()
+        if rest == _DONE or _whole(rest):
+            self._take(stamp, rest)
+        usage, drafts = self._usage, _nested(self._metrics, "speculative_decoding")
+        stamps, kinds, tokens = self._pieces()
+        return Contents(
+            stamps=stamps,
+            tokens=tokens,
+            kinds=kinds,
+            frames=self._frames,
+            done=self._terminated or self._summed or bool(self._finish and usage),
+            error=self._error,
+            finish_reason=self._finish and str(self._finish),
+            input_tokens=_count(usage, "prompt_tokens"),
+            output_tokens=_count(usage, "completion_tokens"),
+            cached_tokens=_count(_nested(usage, "prompt_tokens_details"), "cached_tokens"),
+            server_queue=_seconds(self._metrics, "queue_time_ms"),
+            server_ttft=_seconds(self._metrics, "time_to_first_token_ms"),
+            draft_tokens=_count(drafts, "num_draft_tokens"),
+            accepted_tokens=_count(drafts, "num_accepted_draft_tokens"),
+            fingerprint=self._fingerprint and str(self._fingerprint),
+        )
+
+    def _flush(self) -> None:
+        """Parses the frames that have been held back, some at once at half the cost of each."""
+        held, moments = self._held, self._moments
+        self._held, self._moments = [], []
+        for start in range(0, len(held), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            frames = _parsed(held[part])
+            if frames is None:
+                for stamp, payload in zip(moments[part], held[part], strict=True):
+                    self._take(stamp, payload)
+                continue
+            self._frames += len(frames)
+            for stamp, frame in zip(moments[part], frames, strict=True):
+                try:
+                    self._read(stamp, frame)
+                except _ODD:
+                    self._refuse(orjson.dumps(frame))
+
+    def _take(self, stamp: float, payload: bytes) -> None:
+        self._frames += 1
+        if payload == _DONE:
+            self._terminated = True
+            return
+        try:
+            self._read(stamp, orjson.loads(payload))
+        except _ODD:
+            self._refuse(payload)
+
+    def _refuse(self, payload: bytes) -> None:
+        self._error = self._error or f"a frame of the stream could not be read: {said(payload)}"
+
+    def _read(self, stamp: float, frame: Frame) -> None:
+        count = -1
+        if usage := frame.get("usage"):
+            count = -1 if (found := _count(usage, "completion_tokens")) is None else found
+            self._usage = usage
+            self._metrics = _nested(frame, "metrics") or self._metrics
+            # A count in every frame says nothing of the end; one beside no choice does.
+            self._summed = self._summed or not frame.get("choices")
+        if choices := frame.get("choices"):
+            self._choice(stamp, choices[0], count)
+        elif frame.get("error") or frame.get("object") == "error":
+            self._error = self._error or f"the server sent an error: {_words(frame)}"
+        self._fingerprint = self._fingerprint or frame.get("system_fingerprint")
+
+    def _choice(self, stamp: float, choice: Frame, count: int) -> None:
+        delta = choice.get("delta")
+        if delta is None:
+            kind = ANSWER if choice.get("text") else _NONE
+        elif delta.get("content") or delta.get("refusal"):
+            kind = ANSWER
+        else:
+            kind = _kind(delta)
+        ids = choice.get("token_ids")
+        if finish := choice.get("finish_reason"):
+            self._finish = finish
+        elif kind == _NONE and not ids and delta and "role" in delta:
+            return
+        many = -1 if ids is None else len(ids)
+        self._stamps.append(stamp)
+        self._kinds.append(kind)
+        self._counts.append(count)
+        self._ids.append(many)
+
+    def _pieces(self) -> tuple[Moments, NDArray[np.uint8], NDArray[np.int32] | None]:
+        """Stamps, kinds and tokens a piece, exact or absent."""
+        kinds, counts, ids = np.array(self._kinds), np.array(self._counts), np.array(self._ids)
+        text = kinds != _NONE
+        # Usage that rides on the last frame only says nothing of the frames before it.
+        counted = bool(len(counts)) and bool((counts >= 0).all())
+        shown = text | (ids > 0)
+        pieces = shown | (np.diff(counts, prepend=0) > 0) if counted else shown
+        tokens = None
+        if shown.any() and (ids[shown] >= 0).all():
+            pieces, tokens = shown, ids[shown].astype(np.int32)
+        elif counted and pieces.any():
+            tokens = _steps(counts[pieces], _count(self._usage, "completion_tokens"))
+        stamps = np.array(self._stamps)
+        return stamps[pieces], _filled(kinds, text)[pieces], tokens
+
+
+def _parsed(payloads: list[bytes]) -> list[Frame] | None:
+    """The payloads as one JSON array of objects; None where they are not that."""
+    try:
+        frames: list[Frame] = orjson.loads(b"[%b]" % b",".join(payloads))
+    except orjson.JSONDecodeError:
+        return None
+    if len(frames) != len(payloads) or not all(type(frame) is dict for frame in frames):
+        return None
+    return frames
+
+
+def said(body: bytes) -> str:
+    """A server's own words, from a body of any kind, on one line."""
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        found = None
+    if isinstance(found, dict) and found:
+        return _words(found)
+    return " ".join(body.decode(errors="replace").split()) or "nothing"
+
+
+def _words(frame: Frame) -> str:
+    """The message of an error object, in any of its customary shapes."""
+    error = frame.get("error") or frame
+    if isinstance(error, dict):
+        for name in ("message", "detail"):
+            if error.get(name):
+                return str(error[name])
+        return orjson.dumps(error).decode()
+    return str(error)
+
+
+def _whole(payload: bytes) -> bool:
+    """Whether an event that was cut short before its blank line is whole all the same."""
+    try:
+        return isinstance(orjson.loads(payload), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _kind(delta: Frame) -> int:
+    if delta.get("reasoning") or delta.get("reasoning_content"):
+        return REASONING
+    return TOOL if delta.get("tool_calls") or delta.get("function_call") else _NONE
+
+
+def _steps(counts: Counts, total: int | None) -> NDArray[np.int32]:
+    """Tokens a piece from a running count; what the last usage adds belongs to the last piece."""
+    counts[-1] = max(counts[-1], total or 0)
+    return np.diff(counts, prepend=0).astype(np.int32)
+
+
+def _filled(kinds: NDArray[np.uint8], text: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Kinds in which tokens without text are of the kind that came before them."""
+    last = np.maximum.accumulate(np.where(text, np.arange(len(kinds)), -1))
+    return np.where(last >= 0, kinds[last], ANSWER).astype(np.uint8)
+
+
+def _nested(frame: Frame, name: str) -> Frame:
+    found = frame.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _count(frame: Frame, name: str) -> int | None:
+    found = frame.get(name)
+    return found if type(found) is int and 0 <= found < 2**53 else None
+
+
+def _seconds(frame: Frame, name: str) -> float | None:
+    found = frame.get(name)
+    return found / 1000 if isinstance(found, int | float) and found >= 0 else None

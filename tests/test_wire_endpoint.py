@@ -1,0 +1,128 @@
+import asyncio
+from dataclasses import asdict, replace
+
+import orjson
+import pytest
+
+from harness.client import Request
+from harness.endpoint import Endpoint
+from harness.engine import Deployment
+from harness.topology import parse
+from harness.wire.deadline import Timeouts
+from results.errors import EngineError, UnsupportedError
+from tests.scripted_server import DONE, c, script, serving, u, usage, whole
+from workloads.prompt import marked
+
+STREAM = script((0, c("a", system_fingerprint="v1") + u(16, 4) + DONE))
+KEY = "sk-secret"
+
+
+def deployment(endpoint: Endpoint) -> Deployment:
+    return Deployment(engine=endpoint, topology=parse("TP1"))
+
+
+def observed(answer, tmp_path, *, keys=None, **settings):
+    """What was observed of an endpoint that answered one request, and what it was asked."""
+
+    async def main():
+        async with serving(answer) as server:
+            endpoint = Endpoint(url=server.url, model="m", **settings)
+            starting = endpoint.start(
+                deployment(endpoint), seed=1, log=tmp_path / "log", keys=keys or {}
+            )
+            async with starting as running:
+                request = Request(id="r", prompt=marked((1, 16)), output=4, session="s")
+                reply = await running.client.send(
+                    request, cut=asyncio.Event(), on_first=lambda _: None
+                )
+                assert reply.error is None
+                assert running.steps() is None
+            return running.observe(), server
+
+    return asyncio.run(main())
+
+
+async def serve(asked, reader, writer):
+    paths = {
+        "/version": whole("200 OK", b'{"version": "0.33.0"}'),
+        "/v1/models": whole("200 OK", b'{"data": [{"id": "m"}]}'),
+    }
+    await paths.get(asked.path, STREAM)(asked, reader, writer)
+
+
+def test_an_endpoint_is_checked_with_a_request_and_observed(tmp_path):
+    found, server = observed(serve, tmp_path, gpus=8, body={"seed": 1})
+    assert (found.provenance, found.gpus) == ("measured", 8)
+    assert found.configuration == {"version": {"version": "0.33.0"}, "models": ["m"]}
+    assert found.features == {
+        "replies": 2,
+        "replies with usage": 2,
+        "replies with cached tokens": 0,
+        "replies with tokens a piece": 0,
+        "fingerprints": ["v1"],
+    }
+    assert server.asked[0].fields["seed"] == 1
+    assert "answered in" in (tmp_path / "log").read_text()
+    orjson.dumps(asdict(found))
+
+
+def test_an_endpoint_that_only_streams_will_do(tmp_path):
+    async def serve(asked, reader, writer):
+        answer = STREAM if asked.path.startswith("/v1/comp") else whole("404 Not Found", b"no")
+        await answer(asked, reader, writer)
+
+    found, _ = observed(serve, tmp_path, provenance="plumbing")
+    assert found.configuration == {"version": None, "models": []}
+    assert found.provenance == "plumbing"
+
+
+def test_counts_in_every_frame_are_noted(tmp_path):
+    counted = script((0, c("ab", usage=usage(16, 4)) + u(16, 4) + DONE))
+    found, _ = observed(counted, tmp_path, chunk_usage=True)
+    assert found.features["replies with tokens a piece"] == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (whole("404 Not Found", b'{"message": "no such model"}'), "HTTP 404: no such model"),
+        (whole("200 OK", b"<html>hello", "text/html"), "instead of a stream"),
+        (script((20, b"")), r"timeouts\.first_token"),
+    ],
+)
+def test_an_endpoint_that_does_not_stream_is_refused_in_a_sentence(answer, words, tmp_path):
+    with pytest.raises(EngineError, match=words):
+        observed(answer, tmp_path, timeouts=Timeouts(first_token=0.1))
+
+
+def test_the_key_comes_by_name_and_goes_nowhere_else(tmp_path):
+    found, server = observed(serve, tmp_path, api_key_env="MY_KEY", keys={"MY_KEY": KEY + "\n"})
+    assert {asked.headers["authorization"] for asked in server.asked} == {f"Bearer {KEY}"}
+    shown = orjson.dumps(asdict(found)).decode() + (tmp_path / "log").read_text() + repr(found)
+    assert KEY not in shown
+
+
+@pytest.mark.parametrize("keys", [{}, {"MY_KEY": "  "}, {"MY_KEY": "two words"}, {"MY_KEY": "é"}])
+def test_a_key_that_is_not_there_or_cannot_be_sent_is_named_and_not_shown(keys, tmp_path):
+    with pytest.raises(EngineError, match=r"\$MY_KEY holds") as caught:
+        observed(serve, tmp_path, api_key_env="MY_KEY", keys=keys)
+    assert "words" not in str(caught.value)
+
+
+def test_what_an_endpoint_cannot_do_is_said_before_it_starts():
+    endpoint = Endpoint(url="http://h:1/v1", model="m", api_key_env="MY_KEY")
+    assert endpoint.describe(deployment(endpoint)) == [
+        "POST http://h:1/v1/completions",
+        "model m, mode ids, content from ids below 32000",
+        "key from $MY_KEY",
+    ]
+    with pytest.raises(UnsupportedError, match="state a tokenizer"):
+        replace(endpoint, mode="chat").describe(deployment(endpoint))
+    with pytest.raises(UnsupportedError, match="runs already"):
+        endpoint.describe(replace(deployment(endpoint), flags=("--x",)))
+
+
+def test_its_settings_are_plain_values():
+    endpoint = Endpoint(url="http://h", model="m", body={"seed": 1}, timeouts=Timeouts(total=9))
+    assert orjson.loads(orjson.dumps(asdict(endpoint)))["timeouts"]["total"] == 9
+    assert (endpoint.clock, endpoint.kind) == ("wall", "endpoint")
