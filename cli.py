@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="paceline",
-    help="Measure LLM serving engines under agentic load, and say whether one is really faster.",
+    help="Measure LLM serving engines under agentic load, with every number's n and doubt.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -37,6 +37,23 @@ class Exit(IntEnum):
     INCOMPLETE = 3
     INCONCLUSIVE = 4
     INTERRUPTED = 130
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"paceline {version('paceline')}")
+        raise typer.Exit(Exit.GOOD)
+
+
+@app.callback()
+def main(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Prints it.")
+    ] = False,
+) -> None:
+    """Measure LLM serving engines under agentic load, with every number's n and doubt."""
 
 
 SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="A suite file, or a shipped name.")]
@@ -57,15 +74,17 @@ def plan(suite: SuiteName, overrides: Overrides = None, as_json: Json = False) -
 
     Example: paceline plan smoke
     """
-    from reports.tables import plan_table
-    from suites.plan import describe
+    from dataclasses import asdict
+
+    from reports.plan import plan_table
+    from suites.description import describe
 
     with _sentences():
         _, planned = _planned(suite, overrides)
-        rows = describe(planned)
-        print(plan_table(rows))
+        described = asdict(describe(planned))
+        print(plan_table(**described))
         if as_json:
-            _print_json({"points": len(planned.points), "hash": planned.hash, "rows": rows})
+            _print_json({"points": len(planned.points), "hash": planned.hash, **described})
 
 
 @app.command()
@@ -112,7 +131,7 @@ def run(
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path(
+    out: Annotated[Path, typer.Option("-o", "--out", "--output", help="The page to write.")] = Path(
         "report.html"
     ),
     as_json: Json = False,
@@ -140,6 +159,117 @@ def schema() -> None:
     from suites.schema import schema as suite_schema
 
     _print_json(suite_schema())
+
+
+@app.command()
+def sim(
+    *,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    topology: Annotated[str, typer.Option(help="TP4, DEP2, TP2xPP3 and so on.")] = "TP1",
+    replay: Annotated[str, typer.Option(help="off, on-eager or on.")] = "on",
+    model_name: Annotated[str, typer.Option(help="What the model is called.")] = "simulated",
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens of a KV block.")] = 64,
+    kv_tokens: Annotated[int, typer.Option(min=1, help="KV tokens of a rank.")] = 4_000_000,
+    max_sequences: Annotated[int, typer.Option(min=1, help="Requests a rank runs.")] = 256,
+    draft_tokens: Annotated[int, typer.Option(min=0, help="Drafts a step.")] = 0,
+    acceptance_length: Annotated[
+        float | None, typer.Option(min=1, help="Tokens a step with drafts brings, on average.")
+    ] = None,
+    noise: Annotated[float, typer.Option(min=0, help="Deviation of a step's time.")] = 0.0,
+    drift: Annotated[float, typer.Option(help="Change of a step's time per hour.")] = 0.0,
+    slowdown: Annotated[float, typer.Option(min=1e-6, help="Multiplies every step.")] = 1.0,
+    pace: Annotated[
+        float | None, typer.Option(min=0.001, help="Tokens per second and stream: even steps.")
+    ] = None,
+    context_limit: Annotated[int | None, typer.Option(min=1, help="Tokens at most.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds noise, drafts and answers.")] = 0,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="A tokenizer.json or its folder, instead of our own words.")
+    ] = None,
+    reasoning_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Of an answer that thinks, the part that does.")
+    ] = 0.5,
+    reasoning_key: Annotated[
+        str, typer.Option(help="reasoning or reasoning_content.")
+    ] = "reasoning",
+    tool_calls: Annotated[
+        bool, typer.Option("--tool-calls", help="Calls the first tool that a chat offers.")
+    ] = False,
+    log: Annotated[Path | None, typer.Option(help="Where the truth is written.")] = None,
+    faults: Annotated[Path | None, typer.Option(help="A script of faults, JSON lines.")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="The variable that holds the key to ask for.")
+    ] = None,
+) -> None:
+    """Serve the simulated engine at an OpenAI-compatible endpoint, until Ctrl-C.
+
+    Example: paceline sim --port 0 --log truth.jsonl
+    """
+    from harness.sim.server.serve import serve
+    from harness.sim.server.site import site
+
+    with _sentences():
+        made = site(
+            host=host,
+            port=port,
+            topology=topology,
+            replay=replay,
+            model=model_name,
+            pace=pace,
+            seed=seed,
+            tokenizer=tokenizer,
+            reasoning_share=reasoning_share,
+            reasoning_key=reasoning_key,
+            tool_calls=tool_calls,
+            log=log,
+            faults=faults,
+            key=_variable(api_key_env),
+            engine={
+                "block_size": block_size,
+                "kv_tokens": kv_tokens,
+                "max_sequences": max_sequences,
+                "draft_tokens": draft_tokens,
+                "acceptance_length": acceptance_length,
+                "noise": noise,
+                "drift": drift,
+                "slowdown": slowdown,
+                "context_limit": context_limit,
+            },
+        )
+        serve(made, lambda url: print(f"paceline sim (SIMULATED) on {url}", flush=True))
+
+
+@app.command()
+def model(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="nano or smollm2.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where it goes.")],
+    python: Annotated[
+        Path, typer.Option(help="The Python of an environment that has vLLM.")
+    ] = Path(".venv-vllm-cpu/bin/python"),
+) -> None:
+    """Make a small model for a real engine without a hub; one that is there is left alone.
+
+    Example: paceline model nano .models/nano
+    """
+    from harness.vllm.models import make
+
+    with _sentences():
+        make(name, folder, python)
+        print(f"{folder} holds {name}")
+
+
+def _variable(name: str | None) -> str | None:
+    """The secret that an environment variable holds."""
+    import os
+
+    from results.errors import InputError
+
+    if name is None:
+        return None
+    if not os.environ.get(name):
+        raise InputError(f"--api-key-env {name}: the variable is not set: set it")
+    return os.environ[name]
 
 
 def _planned(name: str, overrides: Sequence[str] | None) -> tuple[Suite, Plan]:
@@ -174,6 +304,8 @@ def _folder(suite: Suite, planned: Plan, out: Path, *, new: bool) -> RunFolder:
     if unfinished:
         print(f"Resuming {unfinished}", file=sys.stderr)
         return reopen(unfinished)
+    if not new and out.is_dir() and any(out.glob(f"{suite.name}-*/plan.json")):
+        print("Nothing is left to do in earlier runs of this suite: starting anew", file=sys.stderr)
     simulated = all(point.deployment.engine.clock == "virtual" for point in planned.points)
     # A simulated server is always new, so its runs may repeat to the byte. A real one may remember
     # an earlier run, so nothing that is sent to it may ever have been sent before.
@@ -217,6 +349,12 @@ def _sentences() -> Iterator[None]:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         raise typer.Exit(Exit.INTERRUPTED) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"Error: {place}{error.strerror or error}", file=sys.stderr)
+        raise typer.Exit(Exit.INCOMPLETE) from None
 
 
 if __name__ == "__main__":

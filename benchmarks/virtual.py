@@ -27,7 +27,7 @@ experiments:
     engine: {kind: sim, noise: 0.03}
     topology: TP4
     workload: {kind: agentx, generated: 64, context_limit: 250000, max_delay: 10}
-    load: {kind: closed, concurrency: 32, duration: 1h}
+    load: {kind: closed, concurrency: 32, duration: 1h, grace: 15m}
 """
 
 

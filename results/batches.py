@@ -7,9 +7,11 @@ import pyarrow as pa
 
 from results import interval, rates
 from results.cell import Cell
-from results.columns import Columns, columns
+from results.columns import Columns, Floats, Ints, columns
 from results.figure import Figure, Unit
 from results.window import SLACK
+
+LEFT_BEHIND = 8
 
 _UNITS: tuple[tuple[str, Unit], ...] = (
     ("batch_size", "count"),
@@ -23,7 +25,8 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
 class BatchWindow:
     """From the last first token to the first last token of a tree's requests.
 
-    `tokens` came inside it, to `size` requests, the first of them in row `row`.
+    `tokens` came inside it, to `size` requests, the first of them in row `row`. `behind` of the
+    requests stood still while the others went on for LEFT_BEHIND pieces: preempted, most likely.
     """
 
     tree: int
@@ -32,6 +35,7 @@ class BatchWindow:
     closed: float
     tokens: float
     row: int
+    behind: int
 
     @property
     def seconds(self) -> float:
@@ -66,6 +70,19 @@ def figures(rows: Columns, cell: Cell, resample: interval.Resample) -> dict[str,
     }
 
 
+def _behind(row: Ints, stamp: Floats) -> int:
+    """How many requests had no piece while each other one, on average, had LEFT_BEHIND."""
+    everyone = np.sort(stamp)
+    others = max(1, len(np.unique(row)) - 1)
+    order = np.lexsort((stamp, row))
+    row, stamp = row[order], stamp[order]
+    same = np.diff(row) == 0
+    between = np.searchsorted(everyone, stamp[1:]) - np.searchsorted(
+        everyone, stamp[:-1], side="right"
+    )
+    return len(np.unique(row[1:][same & (between >= LEFT_BEHIND * others)]))
+
+
 def _windows(rows: Columns) -> list[BatchWindow]:
     pieces = rows.pieces
     trees, index, batch = np.unique(rows.tree, return_index=True, return_inverse=True)
@@ -87,6 +104,9 @@ def _windows(rows: Columns) -> list[BatchWindow]:
             closed=float(closed[place]),
             tokens=float(tokens[place]),
             row=int(index[place]),
+            behind=_behind(
+                pieces.row[within & (of == place)], pieces.stamp[within & (of == place)]
+            ),
         )
         for place in np.flatnonzero(closed > opened)
     ]

@@ -13,6 +13,9 @@ from results import document
 from results.errors import FolderError
 from results.writer import PointWriter
 
+STATUSES = ("finished", "failed", "unsupported", "not started", "cut")
+"""What can become of a point."""
+
 
 class RunFolder:
     """A run folder that this process alone writes to, until it is closed.
@@ -29,8 +32,7 @@ class RunFolder:
 
     def outcome(self, point_name: str, point_id: str) -> str | None:
         """The point's status; None where it has none, and so must be run."""
-        path = self._point(point_name, point_id) / "outcome.json"
-        return str(document.read(path)["status"]) if path.exists() else None
+        return _status(self._point(point_name, point_id) / "outcome.json")
 
     def open_point(self, facts: Mapping[str, Any]) -> PointWriter:
         """A writer for the point that `facts` is point.json of.
@@ -170,13 +172,26 @@ def _unfinished(path: Path, suite_name: str, plan_hash: str) -> bool:
         plan = document.read(path / "plan.json")
     except FolderError:
         return False
-    if (plan["suite"], plan["hash"]) != (suite_name, plan_hash):
+    try:
+        if (plan["suite"], plan["hash"]) != (suite_name, plan_hash):
+            return False
+        return any(_due(path / point["folder"] / "outcome.json") for point in plan["points"])
+    except (KeyError, TypeError):
+        # Damaged: it can be neither this run nor taken up.
         return False
-    return any(_due(path / point["folder"] / "outcome.json") for point in plan["points"])
 
 
 def _due(outcome: Path) -> bool:
-    return not outcome.exists() or document.read(outcome)["status"] == "not started"
+    return _status(outcome) in {None, "not started"}
+
+
+def _status(outcome: Path) -> str | None:
+    """The status that an outcome tells; None where there is none, or a damaged one."""
+    try:
+        status = document.read(outcome).get("status")
+    except FolderError:
+        return None
+    return status if status in STATUSES else None
 
 
 def _retire(path: Path) -> None:
@@ -186,7 +201,8 @@ def _retire(path: Path) -> None:
     if (path / "requests.arrow").exists():
         # The same rows, written just before the crash.
         (path / "requests.parquet").unlink(missing_ok=True)
-    number = 1 + len({old.stem for old in path.glob("broken-*")})
+    numbers = [int(old.stem.partition("-")[2]) for old in path.glob("broken-*.*")]
+    number = 1 + max(numbers, default=0)
     for name in ("requests.arrow", "requests.parquet", "server.log"):
         old = path / name
         if old.exists():

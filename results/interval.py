@@ -1,11 +1,11 @@
 """How sure a number is: resampled sessions within a run, Student's t over parts and runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from results.columns import Floats, Ints
 
@@ -16,6 +16,9 @@ FEWEST = 10
 MOST = 1000
 """More sessions than this are resampled in so many groups, which bounds memory."""
 
+PARTS = 10
+"""Into how many parts of time requests are sorted, to see how much they vary over it."""
+
 BINS = 512
 """Longer series are resampled in so many bins of equal weight."""
 
@@ -23,62 +26,108 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Resample:
-    """Sessions drawn with replacement, 1,000 times: `times[b, c]` is how often c is in draw b.
+class Draws:
+    """Clusters drawn with replacement, 1,000 times: `times[b, c]` is how often c is in draw b.
 
-    `cluster` is the session of each request, counted from 0. The unit is the whole tree, since
-    requests of one session resemble one another (Cameron, Gelbach and Miller 2008).
+    `cluster` is the cluster of each request, counted from 0; `widen` makes up for few of them.
     """
 
     cluster: Ints
     times: np.ndarray[tuple[int, int], np.dtype[np.float32]]
+    widen: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resample:
+    """The same requests drawn by whole sessions, and by parts of the window.
+
+    Requests of one session resemble one another (Cameron, Gelbach and Miller 2008); so do those
+    that share the engine's steps at one time. An interval is as wide as the wider of both.
+    """
+
+    sessions: Draws
+    parts: Draws
 
     def enough(self, rows: Ints) -> str | None:
         """Why these requests are too few sessions for an interval; None where they are not."""
-        sessions = len(np.unique(self.cluster[rows]))
+        sessions = len(np.unique(self.sessions.cluster[rows]))
         if sessions >= FEWEST:
             return None
         return f"too few sessions for an interval ({sessions}, needs {FEWEST})"
 
 
-def resample(trees: Ints, seed: int) -> Resample:
-    """The draws for requests of these trees; the same for the same seed."""
-    _, cluster = np.unique(trees, return_inverse=True)
+def resample(trees: Ints, moments: Floats, seed: int) -> Resample:
+    """The draws for requests of these trees, sent at these moments; the same for the same seed."""
+    known = moments[~np.isnan(moments)]
+    span = np.nan_to_num(moments - (known.min() if len(known) else 0.0))
+    length = span.max(initial=0.0) or 1.0
+    return Resample(
+        sessions=_draws(trees, seed),
+        parts=_draws(np.minimum(span / length * PARTS, PARTS - 1).astype(np.int64), seed + 1),
+    )
+
+
+def _draws(clusters: Ints, seed: int) -> Draws:
+    _, cluster = np.unique(clusters, return_inverse=True)
     cluster = cluster % MOST
     count = int(cluster.max()) + 1 if len(cluster) else 1
     drawn = np.random.default_rng(seed).integers(count, size=(DRAWS, count))
     flat = (drawn + np.arange(DRAWS)[:, None] * count).ravel()
     times = np.bincount(flat, minlength=DRAWS * count).reshape(DRAWS, count)
-    return Resample(cluster=cluster, times=times.astype(np.float32))
+    # Drawn from few clusters, the spread comes out too small: by (count - 1) / count, and by what
+    # Student's factor is above the normal one.
+    few = max(2, count)
+    widen = float(stdtrit(few - 1, 0.975) / ndtri(0.975) * np.sqrt(few / (few - 1)))
+    return Draws(cluster=cluster, times=times.astype(np.float32), widen=widen)
 
 
 def of_ratio(resample: Resample, rows: Ints, tops: Floats, bottoms: Floats) -> Interval:
     """The interval of sum(tops) / sum(bottoms); each entry belongs to the request in `rows`."""
-    size = resample.times.shape[1]
-    cluster = resample.cluster[rows]
-    sums = [np.bincount(cluster, weights=each, minlength=size) for each in (tops, bottoms)]
-    top, bottom = (resample.times @ np.stack(sums, axis=1)).T
-    return _middle(top[bottom > 0] / bottom[bottom > 0])
+    return _wider(_of_ratio(draws, rows, tops, bottoms) for draws in _both(resample))
 
 
 def of_quantiles(
     resample: Resample, rows: Ints, values: Floats, totals: Floats, shares: Sequence[float]
 ) -> list[Interval]:
     """The intervals of percentiles of ascending values, weighted as in `quantile`."""
+    both = [_of_quantiles(draws, rows, values, totals, shares) for draws in _both(resample)]
+    return [_wider(pair) for pair in zip(*both, strict=True)]
+
+
+def _both(resample: Resample) -> tuple[Draws, Draws]:
+    return resample.sessions, resample.parts
+
+
+def _wider(intervals: Iterable[Interval]) -> Interval:
+    lows, highs = zip(*intervals, strict=True)
+    return min(lows), max(highs)
+
+
+def _of_ratio(draws: Draws, rows: Ints, tops: Floats, bottoms: Floats) -> Interval:
+    size = draws.times.shape[1]
+    cluster = draws.cluster[rows]
+    sums = [np.bincount(cluster, weights=each, minlength=size) for each in (tops, bottoms)]
+    top, bottom = (draws.times @ np.stack(sums, axis=1)).T
+    return _middle(top[bottom > 0] / bottom[bottom > 0], draws.widen)
+
+
+def _of_quantiles(
+    draws: Draws, rows: Ints, values: Floats, totals: Floats, shares: Sequence[float]
+) -> list[Interval]:
     weights = np.diff(totals, prepend=0.0)
     bins = _bins(totals, weights)
     count = int(bins[-1]) + 1
     # A bin without values has no weight, so what stands for it is never taken.
     begins = np.minimum(np.searchsorted(bins, np.arange(count)), len(bins) - 1)
     ends = np.searchsorted(bins, np.arange(count), side="right") - 1
-    size = resample.times.shape[1]
-    cells = resample.cluster[rows] * count + bins
+    size = draws.times.shape[1]
+    cells = draws.cluster[rows] * count + bins
     held = np.bincount(cells, weights=weights, minlength=size * count).reshape(size, count)
-    product = resample.times @ np.cumsum(held.astype(np.float32), axis=1)
+    product = draws.times @ np.cumsum(held.astype(np.float32), axis=1)
     running = np.asarray(product, dtype=np.float64)
     running = running[running[:, -1] >= 1]
     ladder = Ladder.of(values[begins], values[ends], running)
-    return [_middle(_quantile(ladder, share)) for share in shares]
+    return [_middle(_quantile(ladder, share), draws.widen) for share in shares]
 
 
 def of_mean(values: Sequence[float] | Floats) -> Interval | None:
@@ -141,6 +190,8 @@ def _ranked(ladder: Ladder, ranks: Floats) -> Floats:
     return np.asarray(low + along * (ladder.highs[index] - low))
 
 
-def _middle(draws: Floats) -> Interval:
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return float(low), float(high)
+def _middle(draws: Floats, widen: float) -> Interval:
+    """The middle 95 % of the draws, its halves made wider."""
+    low, middle, high = np.quantile(draws, [0.025, 0.5, 0.975]).tolist()
+    # Nothing measured here can be negative.
+    return max(0.0, middle - widen * (middle - low)), middle + widen * (high - middle)

@@ -51,7 +51,7 @@ def figures(
 
     There are no rates where the window is `primed`: its time is not that of its requests alone.
     """
-    resample = interval.resample(rows.tree, cell.seed)
+    resample = interval.resample(rows.tree, rows.sent, cell.seed)
     result: dict[str, Figure] = {}
     for one in series.series(rows):
         result |= series.figures(one, resample)

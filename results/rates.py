@@ -176,7 +176,10 @@ def _per_user(rows: Columns, window: Window, resample: interval.Resample) -> Fig
 def _goodput(
     rows: Columns, objectives: Mapping[str, Any], window: Window, resample: interval.Resample
 ) -> dict[str, Figure]:
-    """Requests that keep every stated limit, a second and as a share of those that ended."""
+    """Requests that keep every stated limit, a second and as a share of those that ended.
+
+    One that was cut counts where it had already broken a limit.
+    """
     stated = {name: limit for name, limit in objectives.items() if limit is not None}
     if not stated:
         reason = "no objectives are stated"
@@ -184,9 +187,12 @@ def _goodput(
             "goodput": Figure(value=None, unit="req/s", n=0, reason=reason),
             "goodput_share": Figure(value=None, unit="share", n=0, reason=reason),
         }
-    ended = np.flatnonzero((rows.ok | rows.failed) & inside(rows.ended, window))
+    ended = np.flatnonzero(
+        (rows.ok | rows.failed) & inside(rows.ended, window) | _broken(rows, stated)
+    )
     good = kept(rows, stated)[ended].astype(np.float64)
-    flow = Flow(moments=rows.ended[ended], amounts=good, rows=ended)
+    moments = np.minimum(rows.ended[ended], window[1])
+    flow = Flow(moments=moments, amounts=good, rows=ended)
     return {
         "goodput": rate(flow, window, "req/s"),
         "goodput_share": share(good, np.ones(len(ended)), ended, resample),
@@ -206,10 +212,23 @@ def kept(rows: Columns, limits: Mapping[str, float]) -> Mask:
     return kept
 
 
+def _broken(rows: Columns, limits: Mapping[str, float]) -> Mask:
+    """Which requests were cut when they had already broken a limit."""
+    reached = {"ttft": rows.first, "tpot": rows.sent, "e2el": np.full_like(rows.first, np.nan)}
+    broken = np.zeros_like(rows.cut)
+    for name, limit in limits.items():
+        lasted = np.where(np.isnan(reached[name]), rows.closed, reached[name]) - rows.sent
+        broken |= rows.cut & (lasted > limit)
+    return broken
+
+
 def _at_once(name: str, begins: Floats, ends: Floats, window: Window) -> dict[str, Figure]:
     """How many there are at once, over the window's time, and at most."""
     covering = overlap(begins, ends, window)
     n = int((covering > 0).sum())
+    if not n:
+        nothing = Figure(value=None, unit="count", n=0, reason="none lasted for any time")
+        return {f"{name}.mean": nothing, f"{name}.max": nothing}
     spread = [overlap(begins, ends, part).sum() / (part[1] - part[0]) for part in parts(window)]
     low, high = interval.of_mean(np.asarray(spread)) or (None, None)
     mean = float(covering.sum() / (window[1] - window[0]))

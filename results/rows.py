@@ -38,7 +38,8 @@ def read(folder: Path) -> pa.Table:
     Raises FolderError where they have another format or cannot be read.
     """
     complete, growing = folder / "requests.parquet", folder / "requests.arrow"
-    if complete.exists() and not growing.exists():
+    # A point with an outcome is complete, whatever a crash just after it left behind.
+    if complete.exists() and (not growing.exists() or (folder / "outcome.json").exists()):
         return _parquet(complete)
     batches = list(stream(growing)) if growing.exists() else []
     return pa.Table.from_batches(batches, schema=SCHEMA).unify_dictionaries()

@@ -11,7 +11,7 @@ from results import document, rows, samples
 from results.cell import Cell
 from results.errors import FolderError, InputError
 from results.evidence import Evidence, Observed
-from results.folder import run_id
+from results.folder import STATUSES, run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,16 @@ def read(path: Path) -> Run:
         raise InputError(
             f"{path} {there}. Name a folder that `run` made, such as runs/<suite>-<time>"
         )
-    plan = document.read(path / "plan.json")
+    try:
+        return _read(path, document.read(path / "plan.json"))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise FolderError(
+            f"{path}: its JSON files were not written by this version of paceline, or were damaged "
+            f"({error}): use the version that wrote them, or run again"
+        ) from error
+
+
+def _read(path: Path, plan: dict[str, Any]) -> Run:
     begun, planned = [], []
     for point in plan["points"]:
         folder = path / point["folder"]
@@ -83,20 +92,30 @@ def _point(folder: Path) -> RunPoint:
     facts = document.read(folder / "point.json")
     outcome, evidence = folder / "outcome.json", folder / "evidence.json"
     ended = document.read(outcome) if outcome.exists() else {"status": "broken"}
-    try:
-        return RunPoint(
-            path=folder,
-            cell=Cell(**{field.name: facts[field.name] for field in fields(Cell)}),
-            status=ended["status"],
-            reason=ended.get("reason"),
-            evidence=_evidence(document.read(evidence)) if evidence.exists() else None,
-        )
-    except (KeyError, TypeError) as error:
-        raise FolderError(
-            f"{folder}: point.json, evidence.json or outcome.json was not written by this "
-            f"version of paceline ({error}): use the version that wrote it, or run again"
-        ) from error
+    if ended["status"] not in {*STATUSES, "broken"}:
+        raise ValueError(f"{outcome}: status {ended['status']!r}")
+    return RunPoint(
+        path=folder,
+        cell=_cell(facts, folder),
+        status=ended["status"],
+        reason=ended.get("reason"),
+        evidence=_evidence(document.read(evidence)) if evidence.exists() else None,
+    )
+
+
+def _cell(facts: dict[str, Any], folder: Path) -> Cell:
+    cell = Cell(**{field.name: facts[field.name] for field in fields(Cell)})
+    numbers = (cell.gpus, cell.seed, cell.repeat, cell.position)
+    if not all(isinstance(number, int) for number in numbers) or cell.gpus < 1 or cell.seed < 0:
+        raise ValueError(f"{folder / 'point.json'}: gpus, seed, repeat or position")
+    for name in ("deployment", "workload", "load", "objectives"):
+        if not isinstance(facts[name], dict):
+            raise TypeError(f"{folder / 'point.json'}: {name}")
+    return cell
 
 
 def _evidence(content: dict[str, Any]) -> Evidence:
-    return Evidence(**{**content, "observed": Observed(**content["observed"])})
+    evidence = Evidence(**{**content, "observed": Observed(**content["observed"])})
+    if not evidence.closed >= evidence.opened:
+        raise ValueError("evidence.json: the window ends before it begins")
+    return evidence

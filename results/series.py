@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from results import interval
+from results.censoring import weights
 from results.columns import Columns, Floats, Ints, Mask
 from results.figure import Figure, Unit
 from results.quantile import quantile, too_small
@@ -18,6 +19,8 @@ class Series:
     """Samples of one kind: a value, the request it belongs to, and how often it counts.
 
     `absent` is the reason where there are none; `caveat` is what to know of those there are.
+    `beyond` is the share of all that is longer than anything seen; one entry, the last, stands for
+    it with the longest time that it is known to have exceeded.
     """
 
     name: str
@@ -27,11 +30,12 @@ class Series:
     times: Floats
     absent: str
     caveat: str | None = None
+    beyond: float = 0.0
 
 
 def figures(series: Series, resample: interval.Resample) -> dict[str, Figure]:
     """Mean and percentiles with intervals, keyed `name.statistic`."""
-    n = int(series.times.sum())
+    n = round(series.times.sum())
     keys = ["mean", *SHARES]
     if not n:
         nothing = Figure(value=None, unit=series.unit, n=0, reason=series.absent)
@@ -51,7 +55,7 @@ def figures(series: Series, resample: interval.Resample) -> dict[str, Figure]:
     maximum = f"{values[-1]:.4g} {series.unit}"
     result = {}
     for key, number, (low, high) in zip(keys, numbers, intervals, strict=True):
-        small = too_small(n, SHARES.get(key, 0.5), maximum)
+        small = too_small(n, SHARES.get(key, 0.5), maximum) or _unseen(series, key)
         shown = Figure(
             value=number,
             unit=series.unit,
@@ -64,6 +68,13 @@ def figures(series: Series, resample: interval.Resample) -> dict[str, Figure]:
         hidden = Figure(value=None, unit=series.unit, n=n, reason=small)
         result[f"{series.name}.{key}"] = hidden if small else shown
     return result
+
+
+def _unseen(series: Series, key: str) -> str | None:
+    """Why a percentile cannot be known; None where it can."""
+    if series.beyond and SHARES.get(key, 0.0) >= 1 - series.beyond:
+        return f"{series.beyond:.0%} were still going on, for longer, when the window ended"
+    return None
 
 
 def inverted(figure: Figure) -> Figure:
@@ -86,19 +97,20 @@ def inverted(figure: Figure) -> Figure:
 
 
 def series(rows: Columns) -> Iterator[Series]:
-    """Every series, over the requests that succeeded."""
+    """Every series, over requests that succeeded, and cut ones as far as they got."""
     none = "no request was sent" if not len(rows.ok) else "no request succeeded"
-    if rows.ok.any():
+    if rows.counted.any():
         none = "no request that succeeded has it"
     length = rows.last - rows.sent
-    for name, values in {
-        "ttft": rows.first - rows.sent,
-        "first_answer": rows.first_answer - rows.sent,
-        "e2el": length,
-        "schedule_ttft": rows.first - rows.planned,
-        "schedule_e2el": rows.last - rows.planned,
-    }.items():
-        yield _a_request(name, "s", values, rows.ok, none)
+    ended = np.where(rows.ok, rows.last, np.nan)
+    for name, reached, begun in (
+        ("ttft", rows.first, rows.sent),
+        ("first_answer", rows.first_answer, rows.sent),
+        ("e2el", ended, rows.sent),
+        ("schedule_ttft", rows.first, rows.planned),
+        ("schedule_e2el", ended, rows.planned),
+    ):
+        yield _until(name, rows, reached, begun, none)
     yield _a_request("client_lag", "s", rows.lag, np.ones_like(rows.ok), none)
     with np.errstate(divide="ignore", invalid="ignore"):
         norm = np.where(rows.output > 0, length / rows.output, np.nan)
@@ -106,6 +118,30 @@ def series(rows: Columns) -> Iterator[Series]:
     yield _tpot(rows, none)
     yield _piece_gap(rows, none)
     yield _itl(rows, none)
+
+
+def _until(name: str, rows: Columns, reached: Floats, begun: Floats, absent: str) -> Series:
+    """The time from one moment to another, of requests that were cut before it as far as known."""
+    seen = np.flatnonzero(rows.counted & ~np.isnan(reached - begun))
+    short = np.flatnonzero(rows.cut & np.isnan(reached) & ~np.isnan(begun))
+    values, bounds = (reached - begun)[seen], (rows.closed - begun)[short]
+    if not len(seen) or not len(short):
+        return Series(
+            name=name, unit="s", values=values, rows=seen, times=np.ones(len(seen)), absent=absent
+        )
+    shares, beyond = weights(values, bounds)
+    last = int(bounds.argmax())
+    return Series(
+        name=name,
+        unit="s",
+        values=np.append(values, bounds[last]),
+        rows=np.append(seen, short[last]),
+        times=np.append(shares, beyond) * len(seen),
+        absent=absent,
+        caveat=f"approximate: {len(short)} of {len(seen) + len(short)} requests were cut before "
+        "it, and count as longer than they had lasted",
+        beyond=beyond,
+    )
 
 
 def _a_request(
@@ -136,7 +172,7 @@ def tpot(rows: Columns) -> Floats:
 
 def _tpot(rows: Columns, absent: str) -> Series:
     values = tpot(rows)
-    held = rows.ok & ~np.isnan(values)
+    held = rows.counted & ~np.isnan(values)
     unknown = int((held & ~rows.pieces.known).sum())
     caveat = (
         f"approximate: {unknown} of {int(held.sum())} requests do not tell the tokens of their "
@@ -144,13 +180,13 @@ def _tpot(rows: Columns, absent: str) -> Series:
     )
     if rows.ok.any():
         absent = "no request has two tokens in more than one piece"
-    return _a_request("tpot", "s/token", values, rows.ok, absent, caveat if unknown else None)
+    return _a_request("tpot", "s/token", values, rows.counted, absent, caveat if unknown else None)
 
 
 def _piece_gap(rows: Columns, absent: str) -> Series:
     """Inter-chunk time: from piece to piece, whatever they hold."""
     pieces = rows.pieces
-    later = rows.ok[pieces.row] & (pieces.ordinal > 0)
+    later = rows.counted[pieces.row] & (pieces.ordinal > 0)
     return Series(
         name="piece_gap",
         unit="s",
@@ -164,13 +200,14 @@ def _piece_gap(rows: Columns, absent: str) -> Series:
 def _itl(rows: Columns, absent: str) -> Series:
     """The gap before a piece divided by its tokens, once for each of them."""
     pieces = rows.pieces
-    told = rows.ok & pieces.known
+    told = rows.counted & pieces.known
     holds = told[pieces.row] & (pieces.tokens > 0)
     row, stamp, tokens = pieces.row[holds], pieces.stamp[holds], pieces.tokens[holds]
     later = np.diff(row, prepend=-1) == 0
     gaps = np.diff(stamp, prepend=0.0)[later]
-    left_out = int((rows.ok & ~pieces.known).sum())
-    caveat = f"over the {int(told.sum())} of {int(rows.ok.sum())} requests whose pieces are counted"
+    left_out = int((rows.counted & ~pieces.known).sum())
+    whole = int(rows.counted.sum())
+    caveat = f"over the {int(told.sum())} of {whole} requests whose pieces are counted"
     if rows.ok.any():
         absent = "no request tells the tokens of more than one piece"
     return Series(

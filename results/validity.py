@@ -32,7 +32,7 @@ def problems(
 ) -> tuple[str, ...]:
     """Why the point must not be used; empty for a valid point."""
     table, window = of_phase(rows), columns(rows)
-    observed = tuple(_observed(cell, evidence))
+    observed = (*_observed(cell, evidence), *_foreign(rows, cell))
     if not window.ok.any():
         return (*observed, "no request succeeded")
     simulated = evidence is not None and evidence.observed.provenance == "simulated"
@@ -44,6 +44,7 @@ def problems(
         *_client_bound(window),
         *_impossible(table, window),
         *_apart(table, window, cell),
+        *_beside(rows, window),
         *(disagreements(rows, samples) if samples is not None else ()),
     )
 
@@ -102,7 +103,16 @@ def _apart(table: pa.Table, rows: Columns, cell: Cell) -> Iterator[str]:
     """Where a batch did not decode as one."""
     if cell.workload.get("kind") != "batch":
         return
-    batches, together = len(np.unique(rows.tree)), len(batch_windows(table))
+    windows = batch_windows(table)
+    batches, together = len(np.unique(rows.tree)), len(windows)
+    asked = cell.workload.get("requests")
+    if any(window.size != asked for window in windows):
+        yield f"not every batch has its {asked} requests: some were never sent"
+    if behind := sum(window.behind > 0 for window in windows):
+        yield (
+            f"{behind} of {batches} batches did not decode as one: a request stood still while the "
+            "others went on, as after a preemption: take a smaller batch or a shorter context"
+        )
     if together < batches:
         first, last = np.nanmin(rows.last), np.nanmax(rows.first)
         yield (
@@ -110,6 +120,28 @@ def _apart(table: pa.Table, rows: Columns, cell: Cell) -> Iterator[str]:
             f"waited for their first token at {last:.1f} s, and the first had ended at {first:.1f} "
             "s: take a smaller batch, a shorter context, or a longer output"
         )
+
+
+def _beside(table: pa.Table, rows: Columns) -> Iterator[str]:
+    """Where primers, which do not count, ran beside requests that do."""
+    primers = columns(table, "primer")
+    if not len(primers.ok) or not len(rows.ok):
+        return
+    begins, ends = np.sort(rows.sent[~np.isnan(rows.sent)]), np.sort(rows.closed)
+    # Those that began before a primer ended, less those that ended before it began.
+    begun = np.searchsorted(begins, primers.closed, side="left")
+    over = np.searchsorted(ends, primers.sent, side="right")
+    if count := int((begun > over).sum()):
+        yield (
+            f"{count} of {len(primers.ok)} primers ran beside requests that are measured: use "
+            "concurrency 1, so that they come before"
+        )
+
+
+def _foreign(rows: pa.Table, cell: Cell) -> Iterator[str]:
+    """Where rows belong to another point."""
+    if foreign := int((text(rows, "point") != cell.id).sum()):
+        yield f"{foreign} of {rows.num_rows} rows belong to another point: the folder was changed"
 
 
 def _client_bound(rows: Columns) -> Iterator[str]:

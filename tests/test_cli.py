@@ -100,8 +100,9 @@ def test_a_run_with_a_failed_point_exits_3_and_still_reports(tiny):
 
 def test_report_of_something_else_is_a_sentence(tiny):
     result = paceline("report", tiny.parent)
-    assert result.exit_code == Exit.INCOMPLETE
+    assert result.exit_code == Exit.BAD_INPUT
     assert "is not a run folder" in result.stderr
+    assert "does not exist" in paceline("report", "nowhere").stderr
 
 
 def test_schema_is_json(tiny):

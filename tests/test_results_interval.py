@@ -16,16 +16,24 @@ from tests.test_results_record import cell, made, table
 def sessions(
     random: np.random.Generator, correlation: float, count: int = 40, each: int = 8
 ) -> tuple[Any, Any]:
-    """Values of mean 0 and variance 1 that share `correlation` within a session."""
+    """Values of mean 10 and variance 1 that share `correlation` within a session."""
     shared = random.normal(size=count) * np.sqrt(correlation)
     own = random.normal(size=(count, each)) * np.sqrt(1 - correlation)
-    return (shared[:, None] + own).ravel(), np.repeat(np.arange(count), each)
+    return 10 + (shared[:, None] + own).ravel(), np.repeat(np.arange(count), each)
 
 
-def intervals(values: Any, trees: Any, seed: int = 0) -> list[interval.Interval]:
+def scattered(count: int) -> Any:
+    """Moments that have nothing to do with the order of requests."""
+    return (np.arange(count) * 7919) % count / 10
+
+
+def intervals(
+    values: Any, trees: Any, seed: int = 0, moments: Any = None
+) -> list[interval.Interval]:
     """Those of the mean and the median."""
     order = np.argsort(values)
-    resample = interval.resample(trees, seed)
+    moments = scattered(len(values)) if moments is None else moments
+    resample = interval.resample(trees, moments, seed)
     totals = np.arange(1.0, len(values) + 1)
     return [
         interval.of_ratio(resample, np.arange(len(values)), values, np.ones(len(values))),
@@ -37,7 +45,7 @@ def test_intervals_cover_near_nominal_when_requests_of_a_session_resemble_one_an
     random = np.random.default_rng(1)
     drawn = [intervals(*sessions(random, 0.5), seed=seed) for seed in range(120)]
     for which in (0, 1):
-        covered = np.mean([low <= 0 <= high for low, high in (one[which] for one in drawn)])
+        covered = np.mean([low <= 10 <= high for low, high in (one[which] for one in drawn)])
         assert 0.90 <= covered <= 0.99
 
 
@@ -47,8 +55,25 @@ def test_taking_requests_as_independent_would_cover_too_little() -> None:
     for seed in range(40):
         values, trees = sessions(random, 0.5)
         low, high = intervals(values, np.arange(len(trees)), seed)[0]
-        covered.append(low <= 0 <= high)
-    assert np.mean(covered) < 0.8
+        covered.append(low <= 10 <= high)
+    assert np.mean(covered) < 0.85
+
+
+def test_intervals_cover_where_requests_of_one_time_resemble_one_another() -> None:
+    # Sessions that decode in one batch share its steps, so sessions alone would look too certain.
+    random = np.random.default_rng(7)
+    covered, narrow = [], []
+    for seed in range(120):
+        moments = np.sort(random.uniform(0, 60, size=320))
+        shared = random.normal(size=10)[np.minimum(moments // 6, 9).astype(int)]
+        values = 10 + shared + random.normal(size=320) * 0.5
+        trees = random.permutation(np.repeat(np.arange(40), 8))
+        low, high = intervals(values, trees, seed, moments)[0]
+        covered.append(low <= 10 <= high)
+        alone = np.bincount(trees, weights=values) / 8
+        narrow.append(abs(alone.mean() - 10) <= 2.02 * alone.std(ddof=1) / np.sqrt(40))
+    assert np.mean(covered) >= 0.88
+    assert np.mean(narrow) < 0.6
 
 
 def test_an_interval_widens_with_correlation() -> None:
@@ -63,13 +88,13 @@ def test_an_interval_widens_with_correlation() -> None:
 def test_a_long_series_in_bins_has_the_interval_of_the_whole() -> None:
     values, trees = sessions(np.random.default_rng(4), 0.5, count=60, each=200)
     order = np.argsort(values)
-    resample = interval.resample(trees, 0)
+    resample = interval.resample(trees, scattered(len(values)), 0)
     totals = np.arange(1.0, len(values) + 1)
     shares = [0.5, 0.9, 0.99]
     binned = interval.of_quantiles(resample, order, values[order], totals, shares)
     for share, (low, high) in zip(shares, binned, strict=True):
         exact = []
-        for times in resample.times[:200]:
+        for times in resample.sessions.times[:200]:
             weights = times[trees[order]].astype(float)
             kept = weights > 0
             exact.append(quantile(values[order][kept], np.cumsum(weights[kept]), share))

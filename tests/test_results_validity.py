@@ -110,3 +110,49 @@ def test_only_rows_of_the_window_are_judged() -> None:
 def test_rounding_to_microseconds_is_no_contradiction() -> None:
     stamps = (np.pi * np.arange(1, 50) / 100).tolist()
     assert not found(made(stamps, sent=1.0 / 3))
+
+
+def test_a_batch_whose_request_stood_still_while_others_went_on_is_a_problem() -> None:
+    steps = np.arange(1, 101) * 0.01
+    held = np.concatenate([steps[:30], steps[60:]])
+    workload = {"kind": "batch", "requests": 3, "context": 100, "output": 100}
+    good = [made(steps, tree=0, stream=str(n), asked_output=100) for n in range(3)]
+    assert not found(*good, workload=workload)
+    preempted = made(held, tree=0, stream="2", asked_output=70)
+    assert "stood still while the others went on" in found(*good[:2], preempted, workload=workload)
+
+
+def test_a_pause_of_a_whole_batch_is_not_a_request_left_behind() -> None:
+    paused = np.concatenate([np.arange(1, 51) * 0.01, 2.0 + np.arange(1, 51) * 0.01])
+    workload = {"kind": "batch", "requests": 3, "context": 100, "output": 100}
+    rows = [made(paused, tree=0, stream=str(n), asked_output=100) for n in range(3)]
+    assert not found(*rows, workload=workload)
+
+
+def test_a_batch_that_never_decoded_together_is_a_problem_and_says_when() -> None:
+    workload = {"kind": "batch", "requests": 2, "context": 100, "output": 3}
+    early = made([0.1, 0.2, 0.3], tree=0, stream="0")
+    late = made([0.4, 0.5, 0.6], tree=0, stream="1")
+    said = found(early, late, workload=workload)
+    assert "1 of 1 batches never decoded together" in said
+    assert "0.4 s" in said
+
+
+def test_a_batch_with_requests_missing_is_a_problem() -> None:
+    workload = {"kind": "batch", "requests": 3, "context": 100, "output": 3}
+    rows = [made([0.1, 0.2, 0.3], tree=0, stream=str(n)) for n in range(2)]
+    assert "not every batch has its 3 requests" in found(*rows, workload=workload)
+
+
+def test_primers_beside_measured_requests_are_a_problem() -> None:
+    primer = made([0.5], sent=2.2, tree=50, phase="primer")
+    before = made([0.1], sent=-1.0, tree=50, phase="primer")
+    between = made([0.2], sent=0.7, tree=50, phase="primer")
+    assert not found(*GOOD, before, between)
+    assert "1 of 1 primers ran beside requests" in found(*GOOD, primer)
+
+
+def test_rows_of_another_point_are_a_problem() -> None:
+    assert "2 of 12 rows belong to another point" in found(
+        *GOOD, made([0.5, 0.6], point="ffff0000"), made([0.5, 0.6], point="ffff0000")
+    )

@@ -40,9 +40,18 @@ BAD: list[tuple[Any, str]] = [
         trace(request(), request(**{"in": "9"})),
         'line 2: requests[1].in: expected a whole number from 1 to 1,000,000,000, got "9"',
     ),
-    (trace(request(out=-1)), "requests[0].out: expected a whole number from 0 to 1,000,000,000, got -1"),
-    (trace(request(out=True)), "requests[0].out: expected a whole number from 0 to 1,000,000,000, got true"),
-    (trace(request(t=None)), "requests[0].t: expected a number from -1,000,000,000 to 1,000,000,000, got null"),
+    (
+        trace(request(out=-1)),
+        "requests[0].out: expected a whole number from 0 to 1,000,000,000, got -1",
+    ),
+    (
+        trace(request(out=True)),
+        "requests[0].out: expected a whole number from 0 to 1,000,000,000, got true",
+    ),
+    (
+        trace(request(t=None)),
+        "requests[0].t: expected a number from -1,000,000,000 to 1,000,000,000, got null",
+    ),
     (trace(request(type="z")), 'requests[0].type: expected "n" or "s", got "z"'),
     (trace(request(hash_ids=[0, 1.5])), "requests[0].hash_ids: expected a list of whole numbers"),
     (trace(request(hash_ids=[0, [1]])), "requests[0].hash_ids: expected a list of whole numbers"),

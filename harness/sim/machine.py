@@ -129,6 +129,19 @@ class Machine:
                 return
             self._plan = None
 
+    def forget(self, at: int) -> bool:
+        """Empties the prefix cache; false, and nothing done, while a request holds a block."""
+        self.advance(at)
+        if self._cache.used:
+            return False
+        self._cache = Cache(self.settings.blocks)
+        return True
+
+    @property
+    def usage(self) -> float:
+        """The share of its blocks that requests hold."""
+        return self._cache.used / self._cache.blocks
+
     def next_moment(self) -> int | None:
         """When to look again: something is due, a plan ends, or a step has certainly started."""
         if self.due:

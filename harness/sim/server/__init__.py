@@ -1,0 +1,1 @@
+"""The simulated engine on the wall clock, behind an OpenAI-compatible server."""
