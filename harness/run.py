@@ -35,6 +35,9 @@ FAILURES_IN_A_ROW = 50
 LAST_WORDS = 0.2
 """Seconds between the end of a server and the end of its point."""
 
+DYING = 5.0
+"""How many seconds a server whose requests all fail is given to say why, by ending."""
+
 
 class Watch(Protocol):
     """Is told how a run goes."""
@@ -163,7 +166,7 @@ async def _measure(
             observed, steps = server.observe(), server.steps()
     if stop.is_set() and not deaths:
         raise KeyboardInterrupt
-    reason = deaths[0] if deaths else None
+    reason = deaths[-1] if deaths else None
     if not states["ok"] and not states["cut"]:
         reason = f"no request succeeded: {failures[0] if failures else 'none was sent'}"
     evidence = Evidence(
@@ -205,6 +208,9 @@ async def _watched(server: Server, deaths: list[str], stop: asyncio.Event) -> As
     task = asyncio.ensure_future(watch(server.ended())) if server.ended else None
     try:
         yield
+        # Requests fail before a dying server has ended, and its own words say more than theirs.
+        if task and deaths:
+            await asyncio.wait({task}, timeout=DYING)
     finally:
         if task:
             task.cancel()

@@ -5,32 +5,34 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from reports.tables import (
-    LABELS,
-    Column,
-    Scale,
-    Sheet,
+from reports.labels import (
     differing,
+    headed,
+    is_batch,
+    is_single,
+    level,
+    load_level,
+    mark,
+    outcome,
+    place,
+    pressure,
+    settings,
+    why,
+)
+from reports.notation import (
+    Scale,
     doubt,
     doubted,
     figure,
-    headed,
     interval,
-    is_batch,
-    level,
-    mark,
-    notes,
+    label,
     number,
-    outcome,
-    place,
     present,
-    pressure,
     scale,
-    settings,
     show,
-    status,
-    why,
+    unscaled,
 )
+from reports.tables import Column, Sheet, notes, status
 from results.cell import Cell
 from results.figure import Figure, Summary
 
@@ -39,6 +41,11 @@ from results.figure import Figure, Summary
 COLOURS = ("#1f83c4", "#d55e00", "#0d9f76", "#c2619d", "#a67c00", "#7c6bd6", "#3a9bb0")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "pentagon")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+# Where arms coincide, the later one lies on the earlier as a smaller mark on a larger.
+SIZES = (13, 9, 6)
+WIDTHS = (3.5, 2.0, 1.25)
+# Neighbours write their levels on opposite sides, and none of them across a whisker.
+CORNERS = ("top left", "bottom right", "top right", "bottom left")
 GREY = "#7d828b"
 
 Looks = dict[str, "Style"]
@@ -51,6 +58,8 @@ class Style:
     colour: str
     symbol: str
     dash: str
+    layer: int
+    corner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +99,7 @@ class Axis:
     @property
     def title(self) -> str:
         """The figure with its unit."""
-        name, unit = _label(self.key).removesuffix(" per GPU"), self.scale.unit
+        name, unit = label(self.key).removesuffix(" per GPU"), self.scale.unit
         return f"{name} ({unit})" if unit else name
 
 
@@ -101,6 +110,8 @@ def styles(arms: Iterable[str]) -> Looks:
             colour=COLOURS[place % len(COLOURS)],
             symbol=SYMBOLS[place % len(SYMBOLS)],
             dash=DASHES[place % len(DASHES)],
+            layer=place % len(SIZES),
+            corner=CORNERS[place % len(CORNERS)],
         )
         for place, arm in enumerate(dict.fromkeys(arms))
     }
@@ -112,18 +123,27 @@ def charts(summaries: Sequence[Summary], looks: Looks) -> list[Chart]:
     Prompt lengths of single requests, and batch sizes, are drawn across one chart.
     """
     summaries = [_with_prompt(summary) for summary in summaries]
-    swept = len({summary.cell.workload["prompt"] for summary in summaries if _single(summary)}) > 1
+    swept = (
+        len({summary.cell.workload["prompt"] for summary in summaries if is_single(summary.cell)})
+        > 1
+    )
     groups: dict[str, list[Summary]] = {}
     told = [_apart(summary, swept=swept) for summary in summaries]
-    keys = differing(told)
+    keys = _settings_told(told)
     for summary, settled in zip(summaries, told, strict=True):
         group = ", ".join(f"{key} {settled[key]}" for key in keys if key in settled)
         groups.setdefault(group, []).append(summary)
     return [
         _chart(kind, group, members, looks)
         for group, members in groups.items()
-        for kind in _kinds(members, swept=swept and _single(members[0]))
+        for kind in _kinds(members, swept=swept and is_single(members[0].cell))
     ]
+
+
+def _settings_told(told: Sequence[dict[str, str]]) -> tuple[str, ...]:
+    """What a title says: the settings that differ, and a cached prefix in any case."""
+    cached = any(one.get("cached", "0") != "0" for one in told)
+    return tuple(dict.fromkeys([*differing(told), *(["cached"] if cached else [])]))
 
 
 def _apart(summary: Summary, *, swept: bool) -> dict[str, str]:
@@ -132,8 +152,8 @@ def _apart(summary: Summary, *, swept: bool) -> dict[str, str]:
     told = settings(cell)
     if is_batch(cell):
         return told
-    if swept and _single(summary):
-        return {"load": level(cell), **{key: told[key] for key in told if key != "prompt"}}
+    if swept and is_single(summary.cell):
+        return {"load": load_level(cell), **{key: told[key] for key in told if key != "prompt"}}
     return {"load": str(cell.load.get("kind")), **told}
 
 
@@ -213,7 +233,7 @@ def _drawable(
     for summary in summaries:
         absent = [key for key in keys if not present(figure(summary, key))]
         name = f"{summary.cell.arm}, {_at(summary.cell)}"
-        reasons = [f"{_label(key)}: {figure(summary, key).reason or 'n/a'}" for key in absent]
+        reasons = [f"{label(key)}: {_absence(figure(summary, key))}" for key in absent]
         if not summary.valid:
             reasons = [f"{outcome(summary)}: {why(summary)}"]
         if absent:
@@ -221,6 +241,10 @@ def _drawable(
         else:
             drawn.append(summary)
     return drawn, tuple(missing)
+
+
+def _absence(shown: Figure) -> str:
+    return unscaled(shown.reason or "n/a")
 
 
 def _figure(kind: Kind, summaries: Sequence[Summary], looks: Looks) -> dict[str, Any]:
@@ -256,17 +280,17 @@ def _lines(
             points = [summary for summary in of_arm if summary.valid is valid]
             if points:
                 dots = _dots(points, across, up, looks[arm], valid=valid)
-                lines.append({**dots, **_labels(kind, points, valid=valid)})
+                lines.append({**dots, **_labels(kind, points, looks[arm], valid=valid)})
     return lines
 
 
-def _labels(kind: Kind, points: Sequence[Summary], *, valid: bool) -> dict[str, Any]:
+def _labels(kind: Kind, points: Sequence[Summary], look: Style, *, valid: bool) -> dict[str, Any]:
     """What joins the points and what is written at them: their load, unless the axis says it."""
     line = "lines+markers" if valid else "markers"
     if kind.sizes:
         return {"mode": line}
     texts = [f"{pressure(point.cell):g}" for point in points]
-    return {"mode": f"{line}+text", "text": texts, "textposition": "bottom right"}
+    return {"mode": f"{line}+text", "text": texts, "textposition": look.corner}
 
 
 def _dots(
@@ -283,8 +307,10 @@ def _dots(
         "y": [_value(point, up) for point in points],
         "error_x": _whiskers(points, across, colour),
         "error_y": _whiskers(points, up, colour),
-        "line": {"color": colour, "dash": look.dash, "width": 2},
-        "marker": {"color": colour, "symbol": symbol, "size": 9},
+        "line": {"color": colour, "dash": look.dash, "width": WIDTHS[look.layer]},
+        "marker": {"color": colour, "symbol": symbol, "size": SIZES[look.layer]},
+        "zorder": look.layer,
+        "cliponaxis": False,
         "hovertext": [_hover(point, (across.key, up.key)) for point in points],
         "hoverinfo": "text",
     }
@@ -324,7 +350,8 @@ def _hover(summary: Summary, keys: Iterable[str]) -> str:
         shown = figure(summary, key)
         # The prompt's length and the batch's size were set, not measured, and have no doubt.
         told = "" if key in {"prompt", "batch_size"} else f" ({doubt(shown)})"
-        lines.append(f"{_label(key)} {show(shown)}{told}")
+        told += f"<br>no interval: {escape(shown.doubt, quote=False)}" if shown.doubt else ""
+        lines.append(f"{label(key)} {show(shown)}{told}")
     if not summary.valid:
         lines.append(escape(f"{outcome(summary)}: {why(summary)}", quote=False))
     return "<br>".join(filter(None, [*lines, mark([summary])]))
@@ -334,22 +361,21 @@ def _sheet(heading: str, kind: Kind, summaries: Sequence[Summary]) -> Sheet:
     """The numbers of a chart: each figure with its doubt on a second line."""
     columns = (
         Column(name="arm", number=False),
-        Column(name=_label(kind.across) if kind.sizes else "load"),
-        Column(name="repeats"),
-        *(Column(name=_label(key)) for key in kind.keys),
+        Column(name=label(kind.across) if kind.sizes else "load"),
         Column(name="status", number=False),
+        *(Column(name=label(key)) for key in kind.keys),
     )
     rows = tuple(
         (
             summary.cell.arm,
             number(kind.order(summary.cell), 0) if kind.sizes else level(summary.cell),
-            str(summary.repeats),
-            *(doubted(figure(summary, key), unit=True) for key in kind.keys),
             status(summary, summaries),
+            *(doubted(figure(summary, key), unit=True) for key in kind.keys),
         )
         for summary in summaries
     )
-    return Sheet(title=heading, columns=columns, rows=rows, notes=notes(summaries, kind.keys))
+    told = notes(summaries, {key: label(key) for key in kind.keys})
+    return Sheet(title=heading, columns=columns, rows=rows, notes=told)
 
 
 def _axis(summaries: Sequence[Summary], key: str) -> Axis:
@@ -399,17 +425,9 @@ def _layout(summaries: Sequence[Summary], *, panels: int) -> dict[str, Any]:
     }
 
 
-def _label(key: str) -> str:
-    return LABELS.get(key, key)
-
-
-def _single(summary: Summary) -> bool:
-    return bool(summary.cell.workload.get("kind") == "single")
-
-
 def _with_prompt(summary: Summary) -> Summary:
     """The summary with its prompt's length among its figures, so that it can be drawn."""
-    if not _single(summary):
+    if not is_single(summary.cell):
         return summary
     length = Figure(value=float(summary.cell.workload["prompt"]), unit="tokens", n=1)
     return replace(summary, figures={**summary.figures, "prompt": length})
@@ -417,4 +435,4 @@ def _with_prompt(summary: Summary) -> Summary:
 
 def _at(cell: Cell) -> str:
     """Where a point stands in its chart."""
-    return f"prompt {cell.workload['prompt']}" if "prompt" in cell.workload else place(cell)
+    return f"prompt {cell.workload['prompt']}, {level(cell)}" if is_single(cell) else place(cell)

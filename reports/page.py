@@ -1,6 +1,7 @@
 """One HTML page that shows runs and needs nothing else: no server, no network, no other file."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,13 +10,17 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import orjson
 from plotly.offline import get_plotlyjs
 
 from reports.charts import Chart, charts, styles
-from reports.tables import Column, Sheet, counted, outcome, sheets, why
+from reports.labels import outcome, why
+from reports.notation import counted, number
+from reports.tables import Column, Sheet, sheets
 from results import document
+from results.errors import InputError
 from results.figure import Summary
 from results.metrics import pool, summarise
 from results.run import Run
@@ -27,13 +32,29 @@ BANNERS = {
     "that everything works, and not how fast anything is.",
 }
 
+TERMS = {
+    "replay": "SWA bounded replay: vLLM re-runs the last 128 tokens of a prompt through the upper "
+    "layers, instead of all of them. off: all of them; on-eager: replay, without CUDA graphs for "
+    "it; on: replay, with them.",
+    "arm": "One of the things compared: an engine with its topology, replay and flags.",
+    "TP4, DEP2": "Topologies. TP4: tensor parallel, each layer split over 4 GPUs. DEP2: data "
+    "parallel over 2 GPUs, each with sessions of its own, and the experts spread over both.",
+    "load": "How much work there is. closed 16: 16 live sessions, the next one begins when one "
+    "ends. open 2/s: 2 sessions begin each second, however slow the answers are.",
+    "session": "One agent at its task: requests that build on one another, and those of its "
+    "sub-agents. Where nothing builds on anything, one request or one batch.",
+    "window": "The time that counts. Warm-up requests come before it; primer requests only fill "
+    "the cache for the one that follows. Both are kept as rows, and are in no figure.",
+    "cut": "Requests still under way when the window closed: neither a success nor a failure.",
+}
+
 METRICS = {
     "TTFT": "Time to first token: from sending a request to its first piece of output, whether "
     "reasoning, tool call or answer.",
     "TPOT": "Time per output token: from the first piece of output to the last, over the tokens "
     "after the first piece; in a fixed batch, while all of it decodes.",
-    "interactivity": "Tokens per second that one user sees while an answer comes, 1 / TPOT; p90 is "
-    "the slow tail: nine requests in ten are at least as fast.",
+    "interactivity": "Tokens per second that one user sees while an answer comes (tok/s/user), "
+    "1 / TPOT; p90 is the slow tail: nine requests in ten are at least as fast.",
     "output": "Generated tokens per second in the window, over all GPUs or over each.",
     "input + output": "Prompt and generated tokens per second in the window.",
     "cache hit": "Prompt tokens taken from the prefix cache, as a share of all; the ceiling is "
@@ -44,7 +65,9 @@ METRICS = {
 SIGNS = {
     "185–228 ms, n 354": "The figure's true value lies between these with 95 % confidence, from so "
     "many samples.",
-    "repeats": "How many times a point was run; its figures are means over them.",
+    "n 354 in 6 runs": "The point was run so often: the figure is the mean over the runs, and the "
+    "interval is of their spread. Counts are sums over the runs.",
+    "no interval": "Too few samples or runs to say how sure the figure is: why is below its table.",
     "n too small": "Too few samples for the percentile: it is left out, not guessed.",
     "n/a": "There is no such number; it is never taken for 0.",
     "~": "The figure is approximate, for the reason below its table.",
@@ -57,14 +80,19 @@ _MOMENT = re.compile(r"-(\d{8}T\d{6}Z)(?:-\d+)?$")
 
 
 def render(runs: Sequence[Run]) -> str:
-    """The page of these runs. Arms carry their run's name where two runs have the same arm."""
+    """The page of these runs. Arms carry their run's name where two runs have the same arm.
+
+    Raises InputError where two of the runs are one folder.
+    """
+    _check_apart(runs)
     points = [[summarise(point) for point in run.points] for run in runs]
     points = _told_apart(runs, points)
     pooled = [summary for of_run in points for summary in pool(of_run)]
     flat = [summary for of_run in points for summary in of_run]
-    results = "".join(map(_table, sheets(pooled, doubts=True)))
+    results = "".join(map(_table, sheets(pooled)))
     drawn = _experiments(pooled)
     used = {name: words for name, words in METRICS.items() if name in results + drawn}
+    told = {**TERMS, **used, **SIGNS}
     return Template(_file("page.html")).substitute(
         title=escape("paceline: " + ", ".join(dict.fromkeys(run.suite for run in runs) or ["n/a"])),
         style=_file("page.css"),
@@ -73,7 +101,7 @@ def render(runs: Sequence[Run]) -> str:
         problems=_problems(runs, flat),
         results=_section("Results", results),
         experiments=drawn,
-        definitions=_section("What the figures mean", _list([*used.items(), *SIGNS.items()])),
+        definitions=_section("What the figures mean", _list(told.items())),
         environment=_environment(runs),
         reproduction=_reproduction(runs),
         scripts=_scripts() if 'class="chart"' in drawn else "",
@@ -81,9 +109,20 @@ def render(runs: Sequence[Run]) -> str:
 
 
 def write(runs: Sequence[Run], path: Path) -> None:
-    """Writes the page through a temporary name. Raises FolderError where it cannot be written."""
+    """Writes the page through a temporary name.
+
+    Raises InputError as `render` does, and FolderError where it cannot be written.
+    """
+    page = render(runs)
     with document.published(path) as temporary:
-        temporary.write_bytes(render(runs).encode())
+        temporary.write_bytes(page.encode())
+
+
+def _check_apart(runs: Sequence[Run]) -> None:
+    folders = Counter(run.path.resolve() for run in runs)
+    for run in runs:
+        if folders[run.path.resolve()] > 1:
+            raise InputError(f"{run.path} is named more than once: name each run folder once")
 
 
 def _told_apart(runs: Sequence[Run], points: Sequence[list[Summary]]) -> list[list[Summary]]:
@@ -143,11 +182,25 @@ def _moment(run: Run) -> str:
 
 
 def _counts(run: Run, summaries: Sequence[Summary]) -> str:
+    """How many points were planned, of how many cells, and what came of them."""
     counts = Counter(outcome(summary) for summary in summaries)
     counts["not begun"] = len(run.planned)
-    total = sum(counts.values())
-    words = [f"{count} {status}" for status, count in counts.items() if count]
-    return f"{total} planned: {', '.join(words)}" if words else "n/a: none were planned"
+    words = [f"{number(count, 0)} {status}" for status, count in counts.items() if count]
+    if not words:
+        return "n/a: none were planned"
+    return f"{_multiplied(run.plan['points'])}: {', '.join(words)}"
+
+
+def _multiplied(points: Sequence[Mapping[str, Any]]) -> str:
+    """How many points there are, and of how many cells: `52 cells × 2 repeats = 104 points`."""
+    repeats = Counter(point.get("cell", point["id"]) for point in points)
+    total = counted(len(points), "point")
+    if len(repeats) == len(points):
+        return total
+    if len(set(repeats.values())) > 1:
+        return f"{total} of {counted(len(repeats), 'cell')}"
+    each = next(iter(repeats.values()))
+    return f"{counted(len(repeats), 'cell')} × {counted(each, 'repeat')} = {total}"
 
 
 def _problems(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
@@ -208,7 +261,11 @@ def _table(sheet: Sheet) -> str:
     head = "".join(
         f'<th scope="col"{_kind(column)}>{escape(column.name)}</th>' for column in sheet.columns
     )
-    body = "".join(f"<tr>{''.join(_cells(sheet.columns, row))}</tr>\n" for row in sheet.rows)
+    above = [None, *(row[0] for row in sheet.rows)]
+    body = "".join(
+        f"<tr{_again(row[0] == name)}>{''.join(_cells(sheet.columns, row))}</tr>\n"
+        for name, row in zip(above, sheet.rows, strict=False)
+    )
     title = escape(sheet.title)
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{title}">\n<table>\n'
@@ -217,13 +274,24 @@ def _table(sheet: Sheet) -> str:
     )
 
 
+def _again(repeated: bool) -> str:
+    """Rows that begin like the one above them show that beginning faintly."""
+    return ' class="again"' if repeated else ""
+
+
 def _cells(columns: Sequence[Column], row: Sequence[str]) -> Iterator[str]:
     for place, (column, value) in enumerate(zip(columns, row, strict=True)):
         first, _, second = value.partition("\n")
-        content = escape(first) + (f"<small>{escape(second)}</small>" if second else "")
+        content = escape(first) + (f"<small>{_pieces(second)}</small>" if second else "")
         tag, scope = ("td", "") if place else ("th", ' scope="row"')
         attributes = _kind(column, bad=value.startswith("INVALID"))
         yield f"<{tag}{scope}{attributes}>{content}</{tag}>"
+
+
+def _pieces(doubt: str) -> str:
+    """The interval, the n and the runs, each of which stays on one line."""
+    pieces = re.split(r"(?<=,) | (?=in )", doubt)
+    return " ".join(f"<span>{escape(piece)}</span>" for piece in pieces)
 
 
 def _kind(column: Column, *, bad: bool = False) -> str:
@@ -270,13 +338,22 @@ def _flat(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str
 
 
 def _reproduction(runs: Sequence[Run]) -> str:
-    commands = dict.fromkeys(f"paceline run {run.suite}" for run in runs)
-    lines = "\n".join(map(escape, commands)) or "n/a"
-    return _section(
-        "Run it again",
-        f"<pre>{lines}</pre>\n<p>Each run folder holds the suite as it was, in suite.yaml: "
-        "<code>paceline run FOLDER/suite.yaml</code> runs that one.</p>\n",
+    """The commands that were given, and where the suites lie as they were then."""
+    commands = "\n".join(dict.fromkeys(map(_command, runs))) or "n/a"
+    copies = "".join(
+        f"<li><code>{escape(str(run.path / 'suite.yaml'))}</code></li>\n" for run in runs
     )
+    told = (
+        "<p>In the folder where it was run. A suite may have changed since: as it was, without "
+        f"--set, it is kept in</p>\n<ul>\n{copies}</ul>\n"
+    )
+    return _section("Run it again", f"<pre>{escape(commands)}</pre>\n{told if copies else ''}")
+
+
+def _command(run: Run) -> str:
+    """The command that made the run; an older folder knows no more than its suite's name."""
+    overrides = [word for text in run.plan.get("overrides", ()) for word in ("--set", text)]
+    return shlex.join(["paceline", "run", run.plan.get("suite_path", run.suite), *overrides])
 
 
 def _scripts() -> str:

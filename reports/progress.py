@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from reports.tables import counted, duration, number
+from reports.notation import counted, duration, number
 from results.record import RequestRecord
 
 PERIOD = 0.2
@@ -101,14 +101,16 @@ class Progress:
 
     def point_finished(self, name: str, status: str, reason: str | None, seconds: float) -> None:
         """A point has its outcome, after so many seconds on the wall."""
-        current, self._current = self._current, None
+        current = self._current
         self._done += 1
         if current:
             self._ran += 1
             self._spent += seconds
         place = f"{self._done}/{self._total} " if self._total else ""
         self._say(f"{place}{name}: {_ending(status, reason, seconds, current)}")
+        # Drawn once more, because a short point may have ended before its first drawing.
         self._draw()
+        self._current = None
 
     def point_skipped(self, name: str, status: str) -> None:
         """A point has had its outcome since an earlier run."""
@@ -136,8 +138,6 @@ class Progress:
                 line=_so_far(current, elapsed),
                 visible=True,
             )
-        else:
-            self._bars.update(self._point, visible=False)
         self._bars.refresh()
 
     def _left(self) -> str:
@@ -154,7 +154,7 @@ def _ending(status: str, reason: str | None, seconds: float, current: _Current |
     if current is None:
         return f"{status} after {duration(seconds)}"
     counts = f"{counted(current.requests, 'request')}, {number(current.failed, 0)} failed"
-    return f"{status} in {duration(seconds)}{_virtual(current, seconds)}, {counts}"
+    return f"{status} in {duration(seconds)}, {counts}"
 
 
 def _so_far(current: _Current, elapsed: float) -> str:
@@ -162,11 +162,5 @@ def _so_far(current: _Current, elapsed: float) -> str:
     return (
         f"{counted(current.requests, 'request')}, {number(current.requests / clock)} req/s, "
         f"{number(current.tokens / clock)} tok/s, {number(current.failed, 0)} failed, "
-        f"{duration(elapsed)}{_virtual(current, elapsed)}"
+        f"{duration(elapsed)}"
     )
-
-
-def _virtual(current: _Current, elapsed: float) -> str:
-    """The point's own time, where it runs ahead of the wall."""
-    ahead = current.clock > elapsed + 1.0
-    return f" ({duration(current.clock)} of virtual time)" if ahead else ""

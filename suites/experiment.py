@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
+from os.path import exists
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,18 +16,18 @@ from harness.engine import Deployment, Replay
 from harness.load import Load
 from harness.point import Point
 from harness.sim.engine import SimulatedEngine
-from harness.topology import Topology, parse
+from harness.vllm.engine import Vllm
 from results.objectives import Objectives
-from suites import grid, reading
+from suites import grid, reading, topology
 from suites.field import annotations, build, check, check_keys, check_mapping
-from suites.reading import Problem
+from suites.reading import Problem, one_line
 from suites.words import expected, quoted
 from workloads.agentx import AgentX
 from workloads.batch import Batch
 from workloads.growing import Growing
 from workloads.single import Single
 
-Engines = SimulatedEngine
+Engines = SimulatedEngine | Vllm
 Workloads = AgentX | Batch | Growing | Single
 Loads = Load
 """The kinds that a suite may name."""
@@ -35,8 +36,6 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+$")]
 
 DETAILS = {key: annotations(Deployment)[key] for key in ("model", "flags", "environment")}
 """What an experiment takes beside its name, its grid and its objectives."""
-
-MOST_GPUS = 1_000_000
 
 _KIND = "a mapping with a kind"
 _NEEDED = {
@@ -99,7 +98,7 @@ def _axes(folder: Path) -> dict[str, Callable[..., list[Any]]]:
     """What reads each key that spans the grid."""
     return {
         "engine": _engines,
-        "topology": partial(grid.axis, _topology),
+        "topology": partial(grid.axis, topology.read),
         "replay": partial(grid.axis, partial(check, Replay)),
         "pinned": partial(grid.axis, partial(check, bool)),
         "workload": partial(grid.expand, Workloads, finish=partial(_found, folder)),
@@ -117,21 +116,23 @@ def _cells(axes: dict[str, list[Any]]) -> Iterator[tuple[dict[str, Any], Any, An
         yield deployment, deployment.pop("workload"), deployment.pop("load")
 
 
-def _found(folder: Path, workload: Any) -> Any:
+def _found(folder: Path, workload: Any, path: reading.Path, problems: list[Problem]) -> Any:
     """The workload with its traces looked for beside the suite, and read once to be sure."""
     match workload:
         case AgentX(traces=str(traces)):
             workload = replace(workload, traces=str(folder / traces))
-            workload.check()
+            path = (*path, "traces")
+            # Path.exists raises for names that are too long.
+            if exists(workload.traces):  # noqa: PTH110
+                build(workload.check, path, problems)
+            else:
+                sentence = (
+                    f"expected a trace file or a folder of them, got {quoted(traces)}, but there "
+                    f"is no {Path(workload.traces).absolute()}: write the path as seen from the "
+                    "suite file's folder"
+                )
+                problems.append(Problem(path, one_line(sentence)))
     return workload
-
-
-def _topology(written: Any, path: reading.Path, problems: list[Problem]) -> Topology | None:
-    made: Topology | None = build(lambda: parse(str(written)[:40]), path, problems)
-    if made and made.gpus > MOST_GPUS:
-        sentence = f"expected at most {MOST_GPUS:,} GPUs, got {quoted(written)}: write fewer"
-        problems.append(Problem(path, sentence))
-    return made
 
 
 def _engines(written: Any, path: reading.Path, problems: list[Problem]) -> list[Any]:

@@ -1,6 +1,5 @@
 """One written value, checked against the annotation of the field that it is for."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
@@ -10,18 +9,9 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from results.errors import InputError
+from suites import duration
 from suites.reading import Path, Problem, one_line
 from suites.words import bare, bounded, candidates, expected, listed, nearest, quoted
-
-DURATIONS = frozenset({"budget", "duration", "grace"})
-"""The fields that take `90s`, `10m` and `2h` beside plain seconds."""
-
-DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|m|h)")
-
-
-def _seconds(value: Any) -> Any:
-    match = DURATION.fullmatch(value) if isinstance(value, str) else None
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else value
 
 
 @cache
@@ -58,12 +48,13 @@ def check(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
         return {k: check(each[1], v, (*path, k), problems) for k, v in value.items()}
     if is_dataclass(inner) and isinstance(value, dict):
         return check_mapping(inner, value, path, problems)
-    takes_duration = _name(path) in DURATIONS
+    is_time = inner is float and _name(path) in duration.FIELDS
     try:
-        return _valid(annotation, _seconds(value) if takes_duration else value)
+        return _valid(annotation, duration.seconds(value) if is_time else value)
     except ValidationError:
-        wanted = expected(annotation) + " or a duration such as 90s, 10m or 2h" * takes_duration
-        way = _way(annotation, value, path)
+        wanted = expected(annotation) + " or a duration such as 500ms, 90s or 10m" * is_time
+        meant = duration.meant(value) if is_time else None
+        way = f"write it as {meant}" if meant else _way(annotation, value, path)
         problems.append(Problem(path, f"expected {wanted}, got {quoted(value)}: {way}"))
         return None
 
@@ -84,18 +75,22 @@ def check_keys(
     needed: Mapping[str, str],
     path: Path,
     problems: list[Problem],
+    elsewhere: Callable[[str], str | None] = lambda _: None,
 ) -> bool:
     """Whether a value is a mapping; adds a problem for each unknown and each missing key.
 
-    `needed` holds, for each key that must be there, what it takes in words.
+    `needed` holds, for each key that must be there, what it takes in words. `elsewhere` says in
+    words where a key that is unknown here belongs, if anywhere.
     """
     if not isinstance(value, dict):
         wanted = f"a mapping with keys of {listed(known)}"
         problems.append(Problem(path, f"expected {wanted}, got {quoted(value)}: write a mapping"))
         return False
     for key in [key for key in value if key not in known]:
-        near = nearest(key, known)
+        near, home = nearest(key, known), elsewhere(key)
         way = f"write it as {near}" if near else "remove it"
+        if home:
+            way = f"it belongs to {home}, so write that or remove the key"
         sentence = f"expected a key of {listed(known)}, got {quoted(key)}: {way}"
         problems.append(Problem((*path, key), sentence))
     for key, words in needed.items():
@@ -153,5 +148,7 @@ def _meant(annotation: Any, value: Any) -> str | None:
         except ValidationError:
             continue
         is_text = isinstance(candidate, str) and bare(annotation) is str
+        if candidate is None:
+            return "null"
         return quoted(candidate) if is_text or not isinstance(candidate, str) else candidate
     return None

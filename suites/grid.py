@@ -10,6 +10,8 @@ from suites.field import annotations, build, check, check_keys, is_scalar, requi
 from suites.reading import Path, Problem
 from suites.words import listed, nearest, quoted
 
+Finish = Callable[[Any, Path, list[Problem]], Any]
+
 POINTS = 10_000
 """The most points that a suite may stand for."""
 
@@ -26,12 +28,12 @@ def expand(
     path: Path,
     problems: list[Problem],
     *,
-    finish: Callable[[Any], Any] = lambda value: value,
+    finish: Finish = lambda value, path, problems: value,  # noqa: ARG005
 ) -> list[Any]:
     """Every value that a mapping with a `kind`, or a list of such mappings, stands for.
 
     In the order in which they are written; within a mapping the first axis changes slowest.
-    Each goes through `finish`, whose InputError becomes a problem of its mapping.
+    Each goes through `finish`, which may add problems of its own.
     """
     values: dict[str, Any] = {}
     for place, mapping in _entries(written, path, problems):
@@ -82,7 +84,7 @@ def _entries(written: Any, path: Path, problems: list[Problem]) -> Iterable[tupl
 
 
 def _product(
-    union: Any, mapping: Any, path: Path, problems: list[Problem], finish: Callable[[Any], Any]
+    union: Any, mapping: Any, path: Path, problems: list[Problem], finish: Finish
 ) -> list[Any]:
     """The values of one mapping; none where there is a problem."""
     before = len(problems)
@@ -90,7 +92,7 @@ def _product(
     if cls is None:
         return []
     hints = annotations(cls)
-    check_keys(mapping, hints, required(cls), path, problems)
+    check_keys(mapping, hints, required(cls), path, problems, partial(_home, union))
     axes = {
         key: _values(hints[key], value, (*path, key), problems)
         for key, value in mapping.items()
@@ -102,8 +104,8 @@ def _product(
     if len(problems) > before:
         return []
     settings = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
-    made = (build(lambda: finish(cls(**chosen)), path, problems) for chosen in settings)  # noqa: B023
-    return [value for value in made if value is not None]
+    made = [build(partial(cls, **chosen), path, problems) for chosen in settings]
+    return [finish(value, path, problems) for value in made if value is not None]
 
 
 def _values(annotation: Any, written: Any, path: Path, problems: list[Problem]) -> list[Any]:
@@ -115,14 +117,26 @@ def _values(annotation: Any, written: Any, path: Path, problems: list[Problem]) 
 def _kind(union: Any, mapping: Any, path: Path, problems: list[Problem]) -> type | None:
     known = kinds(union)
     if not isinstance(mapping, dict):
-        sentence = f"expected a mapping, got {quoted(mapping)}: write {{kind: {next(iter(known))}}}"
+        near = _near(mapping, known) or next(iter(known))
+        sentence = f"expected a mapping, got {quoted(mapping)}: write {{kind: {near}}}"
         problems.append(Problem(path, sentence))
         return None
     kind = mapping.get("kind")
     if isinstance(kind, str) and kind in known:
         return known[kind]
-    near = nearest(kind, known) if isinstance(kind, str) else None
+    meant = _near(kind, known)
     got = quoted(kind) if "kind" in mapping else "no such key"
-    way = f"write it as {near}" if near else "write one of them"
-    problems.append(Problem((*path, "kind"), f"expected {listed(known)}, got {got}: {way}"))
+    words = "the kinds are" if len(known) > 1 else "the only kind is"
+    way = f"write it as {meant}" if meant else f"{words} {listed(known, 'and')}"
+    problems.append(Problem((*path, "kind"), f"expected a kind, got {got}: {way}"))
     return None
+
+
+def _near(kind: Any, known: Iterable[str]) -> str | None:
+    return nearest(kind, known) if isinstance(kind, str) else None
+
+
+def _home(union: Any, key: str) -> str | None:
+    """The kinds of a union that have a key, in words."""
+    having = [kind for kind, cls in kinds(union).items() if key in annotations(cls)]
+    return f"kind: {listed(having)}" if having else None

@@ -2,13 +2,12 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from harness.load import Closed, Load, Open, Recorded
 from harness.point import Point
-from results.errors import UnsupportedError
 from suites.suite import Suite
 from workloads.prompt import seed_of
 from workloads.session import Workload
@@ -16,10 +15,12 @@ from workloads.session import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Points in running order."""
+    """Points in running order, and what the user asked for to have them."""
 
     suite: str
     points: tuple[Point, ...]
+    suite_path: str
+    overrides: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -29,7 +30,12 @@ class Plan:
 
     def facts(self) -> dict[str, Any]:
         """What plan.json says of it."""
-        return {"hash": self.hash, "points": [point.facts() for point in self.points]}
+        return {
+            "hash": self.hash,
+            "suite_path": self.suite_path,
+            "overrides": list(self.overrides),
+            "points": [point.facts() for point in self.points],
+        }
 
 
 def plan(suite: Suite) -> Plan:
@@ -44,6 +50,8 @@ def plan(suite: Suite) -> Plan:
     return Plan(
         suite=suite.name,
         points=tuple(replace(point, position=n) for n, point in enumerate(ordered)),
+        suite_path=suite.asked,
+        overrides=suite.overrides,
     )
 
 
@@ -86,8 +94,8 @@ def estimate(point: Point) -> float | None:
     """About how many seconds of wall time a point takes; None where nobody can know.
 
     On the wall clock: the window and its grace; the server's start and the warm-up come on top.
-    On the virtual clock: a tenth of a second, and 3 ms for each request there may be, of which a
-    lane sends one in ten seconds.
+    On the virtual clock: 30 ms, and 1.5 ms for each request there may be, of which a lane sends one
+    in ten seconds; as measured on one core.
     """
     load = point.load
     if point.deployment.engine.clock == "wall":
@@ -98,7 +106,7 @@ def estimate(point: Point) -> float | None:
     if load.sessions:
         turns = _turns(point.workload)  # type: ignore[arg-type]  # a frozen dataclass has a hash
         requests.append(float(load.sessions * turns))
-    return 0.1 + 0.003 * min(requests)
+    return 0.03 + 0.0015 * min(requests)
 
 
 def _lanes(load: Load) -> float:
@@ -114,42 +122,3 @@ def _lanes(load: Load) -> float:
 @cache
 def _turns(workload: Workload) -> int:
     return len(next(workload.sessions(0)).turns)
-
-
-def describe(plan: Plan) -> list[dict[str, str]]:
-    """A row a point: where it stands, what it is in words, and what starting it would do."""
-    return [
-        {
-            "position": str(point.position),
-            "experiment": point.experiment,
-            "arm": point.deployment.arm,
-            "repeat": str(point.repeat),
-            "workload": _words(point.workload),
-            "load": _words(point.load),
-            "time": _time(estimate(point)),
-            "start": _start(point),
-        }
-        for point in plan.points
-    ]
-
-
-def _words(settings: Any) -> str:
-    """A workload or a load: its kind, its level, and what is not left at its default."""
-    parts = [settings.kind]
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        if field.name == "concurrency" or value not in {field.default, settings.kind}:
-            number = f"{value:g}" if isinstance(value, float) else str(value)
-            parts.append(f"{field.name.replace('_', ' ')} {number}")
-    return ", ".join(parts)
-
-
-def _time(seconds: float | None) -> str:
-    return "unknown" if seconds is None else f"{max(1, round(seconds))} s"
-
-
-def _start(point: Point) -> str:
-    try:
-        return "\n".join(point.deployment.engine.describe(point.deployment))
-    except UnsupportedError as error:
-        return f"unsupported: {error}"

@@ -21,6 +21,10 @@ DEPTH = 30
 _YAML = "tag:yaml.org,2002:"
 _NUMBER = r"[-+]?(?:0|[1-9][0-9]{0,17})"
 _POWER = r"(?:[eE][-+]?[0-9]+)"
+_UNCLOSED = re.compile(r"expected ',' or|but found '<stream end>'|unexpected end of stream")
+_OTHER = {"[": "]", "{": "}", '"': 'other "', "'": "other '"}
+"""What PyYAML says where something is not closed, and what closes it."""
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -88,7 +92,7 @@ def read(text: str, name: str) -> tuple[Any, list[Problem]]:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         problem = one_line(", ".join(filter(None, [error.context, error.problem])))
-        raise InputError(f"{where}: {problem}: correct the YAML") from None
+        raise InputError(f"{where}: {problem}: {error.note or 'correct the YAML'}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{name}: {one_line(error)}: correct the YAML") from None
     except (ValueError, OverflowError) as error:
@@ -100,8 +104,32 @@ def _compose(text: str) -> yaml.Node | None:
     loader = _Loader(text)
     try:
         return loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        raise _plainly(error, text, loader.marks) from None
     finally:
         loader.dispose()
+
+
+def _plainly(
+    error: yaml.MarkedYAMLError, text: str, begun: list[yaml.Mark]
+) -> yaml.MarkedYAMLError:
+    """The same error, told of the bracket or the quote that was never closed if that is why.
+
+    `begun` is where the collections begin that PyYAML was still in.
+    """
+    context, problem, met = error.context or "", str(error.problem), error.problem_mark
+    opened = begun[-1] if "while parsing a flow" in context and begun else error.context_mark
+    sign = text[opened.index] if opened else ""
+    if opened is None or met is None or sign not in _OTHER or not _UNCLOSED.search(problem):
+        return error
+    if "end>'" in problem or "end of stream" in problem:
+        sentence, way = f"the {sign} here is never closed", f"add the {_OTHER[sign]}"
+    else:
+        here = met.line == opened.line
+        spot = f"column {met.column + 1}" if here else f"line {met.line + 1}"
+        sentence = f"the {sign} here is not closed before {spot}"
+        way = f"add the {_OTHER[sign]} or the comma that is missing"
+    return yaml.MarkedYAMLError(problem=sentence, problem_mark=opened, note=way)
 
 
 def _value(node: yaml.Node, path: Path, seen: Iterator[int], problems: list[Problem]) -> Any:

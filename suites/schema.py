@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 
 from harness.engine import Deployment
 from results.objectives import Objectives
-from suites import experiment, suite
-from suites.field import DURATION, DURATIONS, annotations, is_scalar, required
+from suites import duration, experiment, suite
+from suites.field import annotations, is_scalar, required
 from suites.grid import kinds
 from suites.words import bare
 
@@ -125,6 +125,6 @@ def _value(name: str, annotation: Any) -> Schema:
     if is_dataclass(bare(annotation)):
         return _mapping(bare(annotation))
     value: Schema = TypeAdapter(annotation).json_schema()
-    if name in DURATIONS:
-        return {"anyOf": [value, {"type": "string", "pattern": f"^{DURATION.pattern}$"}]}
+    if name in duration.FIELDS:
+        return {"anyOf": [value, {"type": "string", "pattern": f"^{duration.PATTERN.pattern}$"}]}
     return value

@@ -22,9 +22,13 @@ LINES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """A checked suite file; `text` is the file as it is, before the overrides."""
+    """A checked suite file; `text` is the file as it is, before the overrides.
+
+    `asked` is the path or the name by which the user asked for it, `path` where it was found.
+    """
 
     name: Name
+    asked: str
     path: str
     text: str
     experiments: tuple[Experiment, ...]
@@ -57,6 +61,7 @@ def load(path_or_name: str, overrides: Sequence[str] = ()) -> Suite:
         raise InputError(_lines(problems, str(path), changed))
     return Suite(
         name=tree["suite"],
+        asked=path_or_name,
         path=str(path),
         text=text,
         experiments=experiments,
@@ -86,8 +91,11 @@ def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             written = file.read(reading.BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error}): check the path") from None
+    except OSError as error:
+        reason = (error.strerror or "no reason given").lower()
+        raise InputError(f"{path}: cannot be read, {reason}: check the path") from None
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be read, {error}: check the path") from None
     if len(written) > reading.BYTES:
         raise InputError(f"{path}: expected at most 1 MiB, got more: check that it is a suite")
     try:

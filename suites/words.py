@@ -12,6 +12,9 @@ import annotated_types as limits
 import orjson
 from pydantic import StringConstraints
 
+_NO = frozenset({"no", "off", "false", "none"})
+_YES = frozenset({"yes", "on", "true"})
+
 
 def bare(annotation: Any) -> Any:
     """The annotation without its constraints and without None."""
@@ -48,37 +51,52 @@ def expected(annotation: Any) -> str:
     if _options(inner):
         return listed([expected(option) for option in each if option is not NoneType])
     name = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[inner]
-    return name + " and".join(filter(None, map(_limit, constraints(annotation))))
+    return name + _limits(constraints(annotation))
+
+
+def _limits(given: list[Any]) -> str:
+    match given:
+        case [limits.Ge(ge=low), limits.Le(le=high)]:
+            return f" from {_digits(low)} to {_digits(high)}"
+    return " and".join(filter(None, map(_limit, given)))
 
 
 def _limit(constraint: Any) -> str:
     match constraint:
         case limits.Ge():
-            return f" of at least {constraint.ge:g}"
+            return f" of at least {_digits(constraint.ge)}"
         case limits.Gt():
-            return f" above {constraint.gt:g}"
+            return f" above {_digits(constraint.gt)}"
         case limits.Le():
-            return f" of at most {constraint.le:g}"
+            return f" of at most {_digits(constraint.le)}"
         case limits.Lt():
-            return f" below {constraint.lt:g}"
+            return f" below {_digits(constraint.lt)}"
         case StringConstraints():
             return f" matching {str(constraint.pattern).strip('^$')}"
     return ""
 
 
+def _digits(limit: Any) -> str:
+    return f"{limit:,.10g}"
+
+
 def bounded(annotation: Any) -> str | None:
-    """How a number must be written to keep its limits: `write 1 or more`."""
+    """How a number must be written to keep its limits: `write 1 or more`, `write 1 to 8`."""
     ways = []
-    for constraint in constraints(annotation):
+    given = constraints(annotation)
+    match given:
+        case [limits.Ge(ge=low), limits.Le(le=high)]:
+            return f"write {_digits(low)} to {_digits(high)}"
+    for constraint in given:
         match constraint:
             case limits.Ge():
-                ways.append(f"{constraint.ge:g} or more")
+                ways.append(f"{_digits(constraint.ge)} or more")
             case limits.Gt():
-                ways.append(f"more than {constraint.gt:g}")
+                ways.append(f"more than {_digits(constraint.gt)}")
             case limits.Le():
-                ways.append(f"{constraint.le:g} or less")
+                ways.append(f"{_digits(constraint.le)} or less")
             case limits.Lt():
-                ways.append(f"less than {constraint.lt:g}")
+                ways.append(f"less than {_digits(constraint.lt)}")
     return f"write {listed(ways, 'and')}" if ways else None
 
 
@@ -97,9 +115,10 @@ def quoted(value: Any) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant."""
-    near = get_close_matches(word, list(known), 1)
-    return near[0] if near else None
+    """The known word that was probably meant, in whatever case it was written."""
+    lower = {each.lower(): each for each in known}
+    near = get_close_matches(word.lower(), lower, 1)
+    return lower[near[0]] if near else None
 
 
 def candidates(annotation: Any, value: Any) -> Iterator[Any]:
@@ -110,12 +129,17 @@ def candidates(annotation: Any, value: Any) -> Iterator[Any]:
     inner = bare(annotation)
     if get_origin(inner) is Literal:
         yield from filter(None, [nearest(text, get_args(inner))])
-        yield {"true": "on", "yes": "on"}.get(text, "off")
+        yield "on" if text in _YES else "off"
     elif inner is bool:
-        yield text in {"true", "yes", "on", "1"}
+        yield text in _YES | {"1"}
     elif inner is str:
         yield from (text, re.sub(r"[^a-z0-9-]+", "-", text).strip("-"))
-    elif number := _number(text):
+    elif text in _NO:
+        # No limit at all where there may be none, else none of something, else the least of it.
+        yield from (None, 0, 1)
+    elif text in _YES:
+        yield 1
+    elif (number := _number(text)) is not None:
         yield number
 
 

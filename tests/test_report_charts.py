@@ -6,8 +6,8 @@ from itertools import product
 import plotly.graph_objects as go
 import pytest
 
-from reports.charts import Style, charts, styles
-from reports.tables import doubt, show
+from reports.charts import charts, styles
+from reports.notation import doubt, show
 from results.cell import Cell
 from results.figure import Figure, Summary
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_drawn_is_listed_with_its_reason():
 def test_a_chart_without_any_point_has_a_table_and_no_figure():
     latency, _ = _drawn(_point(status="failed", reason="the server died", figures={}))
     assert latency.figure is None
-    assert latency.sheet.rows[0][-1] == "failed"
+    assert latency.sheet.rows[0][:3] == ("TP4", "closed 8", "failed")
 
 
 def test_an_arm_looks_the_same_in_every_chart_and_no_two_arms_look_alike():
@@ -143,12 +143,48 @@ def test_an_arm_looks_the_same_in_every_chart_and_no_two_arms_look_alike():
     looks = styles(["DEP8", "TP4"])
     drawn = charts([_point("TP4"), _point("DEP8", 4)], looks)
     for line in (line for chart in drawn for line in chart.figure["data"]):
-        style = Style(
-            colour=line["line"]["color"],
-            symbol=line["marker"]["symbol"],
-            dash=line["line"]["dash"],
-        )
-        assert style == looks[line["name"]]
+        look = looks[line["name"]]
+        assert line["line"]["color"] == look.colour
+        assert line["line"]["dash"] == look.dash
+        assert line["marker"]["symbol"] == look.symbol
+
+
+def test_arms_that_coincide_can_both_be_seen_and_read():
+    latency, _ = _drawn(_point("off"), _point("on"))
+    below, above = latency.figure["data"]
+    assert below["x"] == above["x"]
+    assert below["zorder"] < above["zorder"]
+    assert below["marker"]["size"] > above["marker"]["size"]
+    assert below["line"]["width"] > above["line"]["width"]
+    assert {below["textposition"], above["textposition"]} == {"top left", "bottom right"}
+
+
+def test_a_point_without_interval_says_why_in_its_hover_text():
+    bare = Figure(value=0.2, unit="s", n=9, runs=2, doubt="too few runs (2, needs 3)")
+    point = _point()
+    latency, _ = _drawn(replace(point, figures={**point.figures, "ttft.p90": bare}))
+    (told,) = latency.figure["data"][0]["hovertext"]
+    assert "TTFT p90 200 ms (no interval, n 9 in 2 runs)<br>no interval: too few runs" in told
+
+
+def test_why_a_point_is_not_drawn_names_no_maximum_in_another_unit():
+    reason = "n too small (n=7, needs 64; maximum 0.123 s)"
+    short = _without(_without(_point(), "ttft.p90", reason), "ttft.p50", reason)
+    latency, _ = _drawn(short)
+    assert latency.missing == ("not drawn: TP4, closed 8: TTFT p90: n too small (n=7, needs 64)",)
+
+
+def test_a_cached_prefix_is_in_the_title_and_at_every_point():
+    points = [_single(prompt) for prompt in (1024, 8192)]
+    cached = [
+        replace(one, cell=replace(one.cell, workload={**one.cell.workload, "cached": 4096}))
+        for one in points
+    ]
+    (chart,) = _drawn(*cached)
+    assert chart.title == "TTFT against prompt length: cached 4096"
+    assert "prompt 1024, closed 8, cached 4096" in chart.figure["data"][0]["hovertext"][0]
+    (cold,) = _drawn(*points)
+    assert cold.title == "TTFT against prompt length"
 
 
 def test_simulated_charts_say_so_in_title_and_drawing():

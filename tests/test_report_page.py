@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
 
+from reports.notation import doubt, show
 from reports.page import render, write
-from reports.tables import doubt, show
 from results import folder
-from results.errors import FolderError
+from results.errors import FolderError, InputError
 from results.evidence import Evidence, Observed
 from results.metrics import summarise
 from results.record import RequestRecord
@@ -133,7 +133,7 @@ def _without_plotly(page):
 def _text(page):
     """What a reader sees."""
     page = re.sub(r"<(script|style)\b.*?</\1>", " ", _without_plotly(page), flags=re.DOTALL)
-    return html.unescape(re.sub(r"<[^>]+>", " ", page))
+    return re.sub(r"[ \n]+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))
 
 
 def test_the_page_needs_nothing_from_outside(good):
@@ -163,13 +163,17 @@ def test_each_chart_is_followed_by_a_table_with_its_numbers(good):
         assert drawn == pytest.approx([figure.value * factor for figure in figures])
         table = part[part.index("<table>") : part.index("</table>")]
         for figure in figures:
-            assert f"{show(figure)}<small>{doubt(figure)}</small>" in table
+            assert f"{show(figure)} {doubt(figure)}" in _text(table)
 
 
 def test_simulated_runs_are_marked_in_banner_tables_and_charts(good):
     text = _text(render([good]))
     assert "SIMULATED. These numbers come from a model of an engine" in text
-    for heading in ("Results", "TTFT against throughput", "Throughput against interactivity"):
+    for heading in (
+        "Results: agents",
+        "TTFT against throughput",
+        "Throughput against interactivity",
+    ):
         assert f"{heading} (SIMULATED)" in text
 
 
@@ -185,7 +189,7 @@ def test_a_run_of_which_everything_failed_has_a_page_of_n_a(failed):
     assert "n/a" in text
     assert not re.search(r"\b(?:NaN|nan|Infinity|inf|None|null)\b", text)
     assert "the server died" in text
-    assert "2 planned: 1 failed, 1 not begun" in text
+    assert "2 points: 1 failed, 1 not begun" in text
     assert get_plotlyjs() not in page
 
 
@@ -204,7 +208,7 @@ def test_an_invalid_point_is_shown_with_its_reason(tmp_path):
     points = [_facts("TP4", 1), _facts("TP4", 2)]
     happen = [lambda run: _finish(run, points[0]), lambda run: _finish(run, points[1], gpus=1)]
     page = render([_run(tmp_path, points, happen)])
-    assert "2 planned: 1 finished, 1 INVALID" in _text(page)
+    assert "2 points: 1 finished, 1 INVALID" in _text(page)
     assert page.count("GPUs: the server runs on 1, asked for 4") >= 4
     assert "TP4, not valid" in page
 
@@ -236,6 +240,48 @@ def test_arms_that_several_runs_share_carry_the_name_of_their_run(good):
     assert "smoke-20260102T030405Z: TP4" in text
     assert "smoke-20260203T040506Z: TP4" in text
     assert "smoke-20260102T030405Z: TP4" not in _text(render([good]))
+
+
+def test_a_folder_named_twice_is_refused_by_name_and_leaves_no_page(good, tmp_path):
+    again = replace(good, path=Path(f"other/../{good.path}"))
+    with pytest.raises(InputError, match=rf"{good.path} is named more than once"):
+        write([good, again], tmp_path / "report.html")
+    assert not list(tmp_path.glob("*report*"))
+
+
+def test_repeats_are_told_apart_from_cells(tmp_path):
+    points = [
+        _facts("TP4", load, id=f"{load}{repeat}", name=f"p{load}{repeat}", repeat=repeat)
+        for load in (1, 2, 4)
+        for repeat in (0, 1)
+    ]
+    assert "3 cells × 2 repeats = 6 points: 6 not begun" in _text(render([_run(tmp_path, points)]))
+    uneven = _text(render([_run(tmp_path, points[:-1])]))
+    assert "5 points of 3 cells: 5 not begun" in uneven
+
+
+def test_a_name_that_repeats_the_one_above_is_faint(good):
+    (results,) = re.findall(r"Results: agents.*?</table>", render([good]), flags=re.DOTALL)
+    rows = re.findall(r'<tr( class="again")?><th scope="row"[^>]*>(\w+)', results)
+    assert rows == [("", "TP4"), (' class="again"', "TP4"), ("", "DEP8")]
+
+
+def test_the_command_to_run_it_again_is_the_one_that_was_given(good):
+    plan = {**good.plan, "suite_path": "my suites/a.yaml", "overrides": ["seed=3", "a.0.b=[1, 2]"]}
+    text = _text(render([replace(good, plan=plan)]))
+    assert "paceline run 'my suites/a.yaml' --set seed=3 --set 'a.0.b=[1, 2]'" in text
+    assert f"{good.path}/suite.yaml" in text
+
+
+def test_an_older_folder_names_its_suite(good):
+    assert "paceline run smoke " in _text(render([good]))
+
+
+def test_the_glossary_has_the_words_of_the_field(good):
+    page = render([good])
+    terms = ("replay", "arm", "TP4, DEP2", "load", "session", "window", "cut", "n 354 in 6 runs")
+    for term in terms:
+        assert f"<dt>{term}</dt>" in page
 
 
 def test_two_runs_of_one_name_are_told_apart_by_their_path(good):
@@ -279,7 +325,7 @@ GOLDEN = """\
 <dt>suite</dt><dd dir="auto">smoke</dd>
 <dt>run</dt><dd dir="auto">smoke-20260102T030405Z</dd>
 <dt>when</dt><dd dir="auto">2026-01-02 03:04 UTC</dd>
-<dt>points</dt><dd dir="auto">2 planned: 1 failed, 1 not begun</dd>
+<dt>points</dt><dd dir="auto">2 points: 1 failed, 1 not begun</dd>
 <dt>arms</dt><dd dir="auto">TP4 (4 GPUs)</dd>
 <dt>provenance</dt><dd dir="auto">n/a</dd>
 </dl>
@@ -308,14 +354,14 @@ GOLDEN = """\
 <div class="scroll" role="region" tabindex="0" aria-label="TTFT against throughput">
 <table>
 <caption dir="auto">TTFT against throughput</caption>
-<thead><tr><th scope="col" class="text" dir="auto">arm</th><th scope="col" class="number">load</th><th scope="col" class="number">repeats</th><th scope="col" class="number">TTFT p50</th><th scope="col" class="number">TTFT p90</th><th scope="col" class="number">input + output per GPU</th><th scope="col" class="number">output per GPU</th><th scope="col" class="text" dir="auto">status</th></tr></thead>
+<thead><tr><th scope="col" class="text" dir="auto">arm</th><th scope="col" class="number">load</th><th scope="col" class="text" dir="auto">status</th><th scope="col" class="number">TTFT p50</th><th scope="col" class="number">TTFT p90</th><th scope="col" class="number">input + output per GPU</th><th scope="col" class="number">output per GPU</th></tr></thead>
 <tbody>
-<tr><th scope="row" class="text" dir="auto">TP4</th><td class="number">closed 1</td><td class="number">1</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="text" dir="auto">failed</td></tr>
+<tr><th scope="row" class="text" dir="auto">TP4</th><td class="number">closed 1</td><td class="text" dir="auto">failed</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td></tr>
 </tbody>
 </table>
 </div>
 <ul class="notes">
-<li dir="auto">agents, TP4, closed 1: failed: the server died</li>
+<li dir="auto">TP4, closed 1: failed: the server died</li>
 </ul>
 <h3 dir="auto">Throughput against interactivity</h3>
 <p>n/a: no point can be drawn.</p>
@@ -325,29 +371,29 @@ GOLDEN = """\
 <div class="scroll" role="region" tabindex="0" aria-label="Throughput against interactivity">
 <table>
 <caption dir="auto">Throughput against interactivity</caption>
-<thead><tr><th scope="col" class="text" dir="auto">arm</th><th scope="col" class="number">load</th><th scope="col" class="number">repeats</th><th scope="col" class="number">interactivity p50</th><th scope="col" class="number">interactivity p90</th><th scope="col" class="number">output per GPU</th><th scope="col" class="text" dir="auto">status</th></tr></thead>
+<thead><tr><th scope="col" class="text" dir="auto">arm</th><th scope="col" class="number">load</th><th scope="col" class="text" dir="auto">status</th><th scope="col" class="number">interactivity p50</th><th scope="col" class="number">interactivity p90</th><th scope="col" class="number">output per GPU</th></tr></thead>
 <tbody>
-<tr><th scope="row" class="text" dir="auto">TP4</th><td class="number">closed 1</td><td class="number">1</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="text" dir="auto">failed</td></tr>
+<tr><th scope="row" class="text" dir="auto">TP4</th><td class="number">closed 1</td><td class="text" dir="auto">failed</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td></tr>
 </tbody>
 </table>
 </div>
 <ul class="notes">
-<li dir="auto">agents, TP4, closed 1: failed: the server died</li>
+<li dir="auto">TP4, closed 1: failed: the server died</li>
 </ul>
 </section>
 <section>
 <h2 dir="auto">Results</h2>
-<div class="scroll" role="region" tabindex="0" aria-label="Results">
+<div class="scroll" role="region" tabindex="0" aria-label="Results: agents">
 <table>
-<caption dir="auto">Results</caption>
-<thead><tr><th scope="col" class="text" dir="auto">experiment</th><th scope="col" class="text" dir="auto">arm</th><th scope="col" class="text" dir="auto">load</th><th scope="col" class="number">repeats</th><th scope="col" class="number">requests</th><th scope="col" class="number">ok, failed, cut</th><th scope="col" class="number">TTFT p50</th><th scope="col" class="number">TTFT p90</th><th scope="col" class="number">TPOT p50</th><th scope="col" class="number">tok/s/user p90</th><th scope="col" class="number">output tok/s</th><th scope="col" class="number">tok/s/GPU</th><th scope="col" class="number">cache hit (ceiling)</th><th scope="col" class="text" dir="auto">status</th></tr></thead>
+<caption dir="auto">Results: agents</caption>
+<thead><tr><th scope="col" class="text" dir="auto">arm</th><th scope="col" class="text" dir="auto">load</th><th scope="col" class="text" dir="auto">status</th><th scope="col" class="number">sessions</th><th scope="col" class="number">requests</th><th scope="col" class="number">TTFT p50</th><th scope="col" class="number">TTFT p90</th><th scope="col" class="number">TPOT p50</th><th scope="col" class="number">tok/s/user p90</th><th scope="col" class="number">output tok/s</th><th scope="col" class="number">tok/s/GPU</th><th scope="col" class="number">cache hit</th></tr></thead>
 <tbody>
-<tr><th scope="row" class="text" dir="auto">agents</th><td class="text" dir="auto">TP4</td><td class="text" dir="auto">closed 1</td><td class="number">1</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="text" dir="auto">failed</td></tr>
+<tr><th scope="row" class="text" dir="auto">TP4</th><td class="text" dir="auto">closed 1</td><td class="text" dir="auto">failed</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td><td class="number">n/a</td></tr>
 </tbody>
 </table>
 </div>
 <ul class="notes">
-<li dir="auto">agents, TP4, closed 1: failed: the server died</li>
+<li dir="auto">TP4, closed 1: failed: the server died</li>
 </ul>
 </section>
 </main>
@@ -355,14 +401,22 @@ GOLDEN = """\
 <section>
 <h2 dir="auto">What the figures mean</h2>
 <dl>
+<dt>replay</dt><dd dir="auto">SWA bounded replay: vLLM re-runs the last 128 tokens of a prompt through the upper layers, instead of all of them. off: all of them; on-eager: replay, without CUDA graphs for it; on: replay, with them.</dd>
+<dt>arm</dt><dd dir="auto">One of the things compared: an engine with its topology, replay and flags.</dd>
+<dt>TP4, DEP2</dt><dd dir="auto">Topologies. TP4: tensor parallel, each layer split over 4 GPUs. DEP2: data parallel over 2 GPUs, each with sessions of its own, and the experts spread over both.</dd>
+<dt>load</dt><dd dir="auto">How much work there is. closed 16: 16 live sessions, the next one begins when one ends. open 2/s: 2 sessions begin each second, however slow the answers are.</dd>
+<dt>session</dt><dd dir="auto">One agent at its task: requests that build on one another, and those of its sub-agents. Where nothing builds on anything, one request or one batch.</dd>
+<dt>window</dt><dd dir="auto">The time that counts. Warm-up requests come before it; primer requests only fill the cache for the one that follows. Both are kept as rows, and are in no figure.</dd>
+<dt>cut</dt><dd dir="auto">Requests still under way when the window closed: neither a success nor a failure.</dd>
 <dt>TTFT</dt><dd dir="auto">Time to first token: from sending a request to its first piece of output, whether reasoning, tool call or answer.</dd>
 <dt>TPOT</dt><dd dir="auto">Time per output token: from the first piece of output to the last, over the tokens after the first piece; in a fixed batch, while all of it decodes.</dd>
-<dt>interactivity</dt><dd dir="auto">Tokens per second that one user sees while an answer comes, 1 / TPOT; p90 is the slow tail: nine requests in ten are at least as fast.</dd>
+<dt>interactivity</dt><dd dir="auto">Tokens per second that one user sees while an answer comes (tok/s/user), 1 / TPOT; p90 is the slow tail: nine requests in ten are at least as fast.</dd>
 <dt>output</dt><dd dir="auto">Generated tokens per second in the window, over all GPUs or over each.</dd>
 <dt>input + output</dt><dd dir="auto">Prompt and generated tokens per second in the window.</dd>
 <dt>cache hit</dt><dd dir="auto">Prompt tokens taken from the prefix cache, as a share of all; the ceiling is what a cache without end would reach.</dd>
 <dt>185–228 ms, n 354</dt><dd dir="auto">The figure&#x27;s true value lies between these with 95 % confidence, from so many samples.</dd>
-<dt>repeats</dt><dd dir="auto">How many times a point was run; its figures are means over them.</dd>
+<dt>n 354 in 6 runs</dt><dd dir="auto">The point was run so often: the figure is the mean over the runs, and the interval is of their spread. Counts are sums over the runs.</dd>
+<dt>no interval</dt><dd dir="auto">Too few samples or runs to say how sure the figure is: why is below its table.</dd>
 <dt>n too small</dt><dd dir="auto">Too few samples for the percentile: it is left out, not guessed.</dd>
 <dt>n/a</dt><dd dir="auto">There is no such number; it is never taken for 0.</dd>
 <dt>~</dt><dd dir="auto">The figure is approximate, for the reason below its table.</dd>
@@ -386,7 +440,10 @@ GOLDEN = """\
 <section>
 <h2 dir="auto">Run it again</h2>
 <pre>paceline run smoke</pre>
-<p>Each run folder holds the suite as it was, in suite.yaml: <code>paceline run FOLDER/suite.yaml</code> runs that one.</p>
+<p>In the folder where it was run. A suite may have changed since: as it was, without --set, it is kept in</p>
+<ul>
+<li><code>runs/smoke-20260102T030405Z/suite.yaml</code></li>
+</ul>
 </section>
 </footer>
 </body>

@@ -35,13 +35,13 @@ def test_a_quiet_watch_prints_one_line_a_point():
     )
 
 
-def test_time_on_a_virtual_clock_is_told_beside_time_on_the_wall():
+def test_a_quiet_line_tells_time_on_the_wall_only():
     out, progress = _quiet()
     with progress:
         progress.point_started("a", 1, 1, None)
         progress.request_done(_record(3600.0))
         progress.point_finished("a", "finished", None, 2.0)
-    assert "finished in 2.0 s (1 h 00 min of virtual time), 1 request," in out.getvalue()
+    assert out.getvalue() == "1/1 a: finished in 2.0 s, 1 request, 0 failed\n"
 
 
 def test_a_point_for_which_no_time_was_left_has_its_line():
@@ -75,3 +75,14 @@ def test_the_bars_are_drawn_a_few_times_a_second_at_most():
             moment = 0.1 * request / 1000
             progress.request_done(_record(moment))
         assert len(out.getvalue()) == before
+
+
+def test_a_point_too_short_to_be_drawn_while_it_runs_is_drawn_when_it_ends():
+    out = io.StringIO()
+    console = Console(file=out, width=200, force_terminal=True)
+    with Progress(console=console, now=lambda: 0.0) as progress:
+        progress.point_started("first", 1, 2, None)
+        progress.request_done(_record(1.0))
+        assert "1 request," not in out.getvalue()
+        progress.point_finished("first", "finished", None, 0.1)
+        assert "1 request, 1.00 req/s, 50.0 tok/s" in out.getvalue()

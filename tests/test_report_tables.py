@@ -1,11 +1,13 @@
 """What figures and rows look like in tables."""
 
+import re
 from dataclasses import replace
 from math import inf, nan
 
 import pytest
 
-from reports.tables import duration, interval, plan_table, sheets, show, summary_table
+from reports.notation import brief, doubt, duration, interval, shared_scale, show
+from reports.tables import sheets, summary_table
 from results.cell import Cell
 from results.figure import Figure, Summary
 
@@ -27,11 +29,12 @@ CELL = Cell(
     objectives={},
 )
 FIGURES = {
+    "sessions": Figure(value=24, unit="count", n=240),
     "requests": Figure(value=240, unit="count", n=240),
     "ok": Figure(value=238, unit="count", n=240),
     "failed": Figure(value=2, unit="count", n=240),
     "cut": Figure(value=0, unit="count", n=240),
-    "ttft.p50": Figure(value=0.8123, unit="s", n=238, low=0.79, high=0.85),
+    "ttft.p50": Figure(value=0.8123, unit="s", n=238, runs=3, low=0.79, high=0.85),
     "ttft.p90": Figure(value=None, unit="s", n=12, reason="n too small (n=12, needs 64)"),
     "tpot.p50": Figure(value=0.0123, unit="s/token", n=238, low=0.0121, high=0.0126),
     "interactivity.p90": Figure(value=61.24, unit="tok/s/user", n=238),
@@ -62,45 +65,89 @@ FAILED = replace(
     figures={},
 )
 
+
+def column(sheet, name):
+    """What stands under that heading."""
+    place = [column.name for column in sheet.columns].index(name)
+    return [row[place] for row in sheet.rows]
+
+
 TABLE = """\
-Results (SIMULATED)
+Results: agents (SIMULATED)
 
-                                                                       ok,                                                                                cache
-                                                                   failed,     TTFT          TTFT      TPOT   tok/s/user   output                           hit
-  experiment   arm                 load       repeats   requests       cut      p50           p90       p50          p90    tok/s   tok/s/GPU         (ceiling)   status
- ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-  agents       sim TP4 replay=on   closed 8         3        240   238/2/0   812 ms   n too small   12.3 ms         61.2   ~1,234         309   61.0 % (70.2 %)   finished
-  agents       sim [bold]x         closed 8         3        240   238/2/0   812 ms   n too small   12.3 ms         61.2   ~1,234         309   61.0 % (70.2 %)   INVALID
-  agents       vllm TP4            closed 8         1        n/a       n/a      n/a           n/a       n/a          n/a      n/a         n/a               n/a   failed
+                                                                          TTFT        TPOT  tok/s                 cache
+                                               sessions                    p50  TTFT   p50  /user  output  tok/s    hit
+ arm                load      status    runs  /requests  failed             ms   p90    ms    p90   tok/s   /GPU      %
+ ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+ sim TP4 replay=on  closed 8  finished     3     24/240       2  812 (790–850)   n/a  12.3   61.2  ~1,234    309   61.0
+ sim [bold]x        closed 8  INVALID      3     24/240       2  812 (790–850)   n/a  12.3   61.2  ~1,234    309   61.0
+ vllm TP4           closed 8  failed       1        n/a     n/a            n/a   n/a   n/a    n/a     n/a    n/a    n/a
 
-agents, sim [bold]x, closed 8: INVALID: the client was the bottleneck
-agents, vllm TP4, closed 8: failed: the server died
+± and (a–b) are 95 % intervals
+sim [bold]x, closed 8: INVALID: the client was the bottleneck
+vllm TP4, closed 8: failed: the server died
 TTFT p90 not shown: n too small (n=12, needs 64)
-~ output: counted from pieces"""  # noqa: E501
+~ output tok/s: counted from pieces"""  # noqa: E501
 
 PLAIN = """\
-Results (SIMULATED)
+Results: agents (SIMULATED), 3 runs a cell
 
-agents, sim TP4 replay=on, closed 8
-    repeats 3; requests 240; ok, failed, cut 238/2/0; TTFT p50 812 ms; TTFT
-    p90 n too small; TPOT p50 12.3 ms; tok/s/user p90 61.2; output tok/s
-    ~1,234; tok/s/GPU 309; cache hit (ceiling) 61.0 % (70.2 %); status
-    finished
+sim TP4 replay=on, closed 8
+    sessions/requests 24/240; failed 2; TTFT p50 812 (790–850) ms; TTFT p90
+    n/a; TPOT p50 12.3 ms; tok/s/user p90 61.2; output tok/s ~1,234; tok/s/GPU
+    309; cache hit 61.0 %
 
+± and (a–b) are 95 % intervals
 TTFT p90 not shown: n too small (n=12, needs 64)
-~ output: counted from pieces"""
+~ output tok/s: counted from pieces"""
 
 
-def test_a_wide_terminal_gets_a_table_with_every_row():
-    assert summary_table([GOOD, INVALID, FAILED], width=180) == TABLE
+def test_a_terminal_gets_a_table_with_every_row():
+    assert summary_table([GOOD, INVALID, FAILED], width=130) == TABLE
 
 
 def test_a_narrow_terminal_gets_paragraphs():
     assert summary_table([GOOD], width=80) == PLAIN
 
 
-def test_no_line_of_plain_text_is_wider_than_the_terminal():
-    assert max(map(len, summary_table([GOOD], width=40).splitlines())) <= 40
+def test_no_line_is_wider_than_the_terminal():
+    for width in (40, 80, 100, 110, 120):
+        table = summary_table([GOOD, INVALID, FAILED], width=width)
+        assert max(map(len, table.splitlines())) <= width
+
+
+def test_a_terminal_too_narrow_for_all_columns_is_told_which_are_left_out():
+    table = summary_table([GOOD, INVALID, FAILED], width=100)
+    assert "left out, as the terminal is narrow: cache hit %" in table
+    assert "812 (790–850)" in table
+    assert "cache hit" not in table.partition("\n\n")[2].partition("left out")[0]
+
+
+def test_what_gives_way_first_is_the_widest_name_and_no_word_is_broken():
+    table = summary_table([GOOD, INVALID, FAILED], width=114)
+    assert re.search(r"^ sim TP4 .*\n replay=on$", table, flags=re.MULTILINE)
+    assert "left out" not in table
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (0.0449, 0.0465, "45.7 ±0.8"),
+        (0.0449, 0.0475, "45.7 (44.9–47.5)"),
+        (0.04568, 0.04572, "45.7 ±0.02"),
+        (None, None, "45.7"),
+    ],
+)
+def test_a_short_interval_is_half_its_length_where_it_is_even(low, high, shown):
+    figure = Figure(value=0.0457, unit="s", n=9, low=low, high=high)
+    assert brief(figure, shared_scale([figure])) == shown
+
+
+def test_a_column_has_one_unit_and_keeps_milliseconds_below_ten_seconds():
+    fast, slow = (Figure(value=value, unit="s", n=9) for value in (0.05, 2.0))
+    fit = shared_scale([fast, slow])
+    assert [brief(one, fit) for one in (fast, slow)] == ["50.0", "2,000"]
+    assert shared_scale([fast, replace(slow, value=12.0)]).unit == "s"
 
 
 def test_a_run_without_points_has_a_table_that_says_so():
@@ -135,6 +182,11 @@ def test_an_interval_has_the_scale_of_its_figure():
     assert interval(figure) == "800–1,100 ms"
 
 
+def test_a_narrow_interval_has_more_digits_than_its_figure():
+    figure = Figure(value=0.0169, unit="s", n=5, low=0.01687, high=0.01692)
+    assert interval(figure) == "16.87–16.92 ms"
+
+
 def test_half_an_interval_is_none():
     assert interval(Figure(value=0.9, unit="s", n=5, low=0.8)) == "n/a"
 
@@ -145,14 +197,91 @@ def test_tables_of_plumbing_say_that_speed_means_nothing():
 
 def test_rows_beside_rows_of_another_provenance_say_theirs():
     (sheet,) = sheets([GOOD, replace(GOOD, provenance="measured")])
-    assert sheet.title == "Results (partly SIMULATED)"
-    assert [row[-1] for row in sheet.rows] == ["finished, simulated", "finished, measured"]
+    assert sheet.title == "Results: agents (partly SIMULATED)"
+    assert column(sheet, "status") == ["finished, simulated", "finished, measured"]
 
 
 def test_what_differs_between_workloads_of_an_experiment_stands_beside_the_load():
     longer = replace(GOOD, cell=replace(CELL, workload={"kind": "growing", "turns": 16}))
-    (sheet,) = sheets([GOOD, longer])
-    assert [row[2] for row in sheet.rows] == ["closed 8, turns 8", "closed 8, turns 16"]
+    (sheet,) = sheets([longer, GOOD])
+    assert column(sheet, "load") == ["closed 8, turns 8", "closed 8, turns 16"]
+
+
+def test_a_cached_prefix_stands_beside_the_load_though_all_points_share_it():
+    workload = {"kind": "single", "prompt": 1024, "output": 4, "cached": 8192}
+    cached = replace(GOOD, cell=replace(CELL, workload=workload))
+    assert column(sheets([cached])[0], "load") == ["closed 8, cached 8192"]
+    cold = replace(GOOD, cell=replace(CELL, workload={**workload, "cached": 0}))
+    assert column(sheets([cold])[0], "load") == ["closed 8"]
+    assert column(sheets([cached, cold])[0], "load") == [
+        "closed 8, cached 0",
+        "closed 8, cached 8192",
+    ]
+
+
+def test_rows_stand_by_arm_and_then_by_load_whatever_the_order_of_the_run():
+    cells = [
+        replace(CELL, arm=arm, load={"kind": "closed", "concurrency": level})
+        for level, arm in ((16, "b"), (2, "a"), (2, "b"), (16, "a"))
+    ]
+    (sheet,) = sheets([replace(GOOD, cell=cell) for cell in cells])
+    assert [row[:2] for row in sheet.rows] == [
+        ("b", "closed 2"),
+        ("b", "closed 16"),
+        ("a", "closed 2"),
+        ("a", "closed 16"),
+    ]
+
+
+def test_each_experiment_has_a_table_of_its_own():
+    other = replace(GOOD, cell=replace(CELL, experiment="cold"))
+    assert [sheet.title for sheet in sheets([GOOD, other])] == [
+        "Results: agents (SIMULATED)",
+        "Results: cold (SIMULATED)",
+    ]
+
+
+def test_the_status_comes_before_all_figures_and_sessions_before_requests():
+    (sheet,) = sheets([GOOD])
+    names = [column.name for column in sheet.columns]
+    assert names[:5] == ["arm", "load", "status", "sessions", "requests"]
+    assert column(sheet, "sessions") == ["24\nin 3 runs"]
+    assert column(sheet, "requests") == ["240\n238 ok, 2 failed"]
+
+
+def test_a_figure_of_several_runs_says_so():
+    assert doubt(FIGURES["ttft.p50"]) == "790–850 ms, n 238 in 3 runs"
+    assert doubt(replace(FIGURES["ttft.p50"], runs=1)) == "790–850 ms, n 238"
+
+
+def test_reasons_of_one_kind_are_told_once_and_without_another_unit():
+    small = "n too small (n={}, needs 64; maximum 0.123 s)"
+    points = [
+        replace(
+            GOOD,
+            figures={
+                **FIGURES,
+                "ttft.p90": Figure(value=None, unit="s", n=n, reason=small.format(n)),
+                "tpot.p50": Figure(value=None, unit="s/token", n=n, reason=reason),
+            },
+        )
+        for n, reason in ((7, small.format(7)), (9, "no request has two tokens"))
+    ]
+    (sheet,) = sheets(points)
+    assert sheet.notes[:2] == (
+        "TTFT p90, TPOT p50 not shown: n too small (n=7, needs 64) (and 1 more of the kind)",
+        "TPOT p50 not shown: no request has two tokens",
+    )
+
+
+def test_why_no_figure_has_an_interval_is_told_once():
+    doubt = "too few runs for an interval (2, needs 3)"
+    figures = {
+        key: replace(figure, low=None, high=None, doubt=doubt) for key, figure in FIGURES.items()
+    }
+    figures["ttft.p90"] = replace(figures["ttft.p50"])
+    (sheet,) = sheets([replace(GOOD, figures=figures)])
+    assert f"all figures without interval: {doubt}" in sheet.notes
 
 
 def test_fixed_batches_have_a_table_of_their_own():
@@ -160,19 +289,15 @@ def test_fixed_batches_have_a_table_of_their_own():
     figures = {"batch_tpot": Figure(value=0.0105, unit="s/token", n=12)}
     requests, batches = sheets([GOOD, replace(GOOD, cell=cell, figures=figures)])
     assert len(requests.rows) == 1
-    assert batches.rows[0][2:6] == ("batch 32", "3", "12", "10.5 ms")
+    assert batches.title == "Fixed batches: agents (SIMULATED)"
+    assert column(batches, "batch") == ["batch 32"]
+    assert column(batches, "TPOT") == ["10.5 ms\nno interval, n 12"]
 
 
 def test_goodput_has_a_column_where_limits_were_set():
     limited = replace(GOOD, cell=replace(CELL, objectives={"ttft": 2.0}))
     assert "goodput req/s" not in [column.name for column in sheets([GOOD])[0].columns]
     assert "goodput req/s" in [column.name for column in sheets([limited])[0].columns]
-
-
-def test_a_plan_has_every_key_of_every_row():
-    table = plan_table([{"point": "a", "command": "vllm serve"}, {"point": "b", "note": "x"}], 80)
-    assert table.startswith("Plan: 2 points")
-    assert all(word in table for word in ("point", "command", "note", "vllm serve"))
 
 
 @pytest.mark.parametrize(

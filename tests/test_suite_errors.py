@@ -1,7 +1,10 @@
 import pytest
 
 from results.errors import InputError
+from suites.experiment import Engines
+from suites.grid import kinds
 from suites.suite import load
+from suites.words import listed
 
 GOOD = """
 suite: s
@@ -39,6 +42,10 @@ EXPERIMENT_KEYS = (
 )
 CLOSED_KEYS = "kind, concurrency, sessions, duration, grace or warmup"
 WHOLE = "expected a whole number of at least 1"
+TOKENS = "expected a whole number from 1 to 10,000,000"
+LANES = "expected a whole number from 1 to 100,000"
+DURATION = "a number above 0 and of at most 100,000,000 or a duration such as 500ms, 90s or 10m"
+ENGINES = listed(kinds(Engines), "and")
 
 
 @pytest.mark.parametrize(
@@ -50,13 +57,27 @@ WHOLE = "expected a whole number of at least 1"
          "write 0 or more"),
         ("suite: s", "suite: s\nseed:", "seed: expected a whole number of at least 0, got nothing: "
          "write a value or remove the key"),
-        ("suite: s", "suite: s\nrepeats: true", f"repeats: {WHOLE}, got true: write 1 or more"),
+        ("suite: s", "suite: s\nrepeats: true", f"repeats: {WHOLE}, got true: write it as 1"),
+        ("suite: s", "suite: s\nrepeats: no", f'repeats: {WHOLE}, got "no": write it as 1'),
+        ("suite: s", "suite: s\nseed: off", 'seed: expected a whole number of at least 0, got '
+         '"off": write it as 0'),
+        ("sessions: 1", "sessions: 1, duration: none", "experiments[0].load.duration: expected "
+         f'{DURATION}, got "none": write it as null'),
+        ("sessions: 1", "duration: 10 minutes", "experiments[0].load.duration: expected "
+         f'{DURATION}, got "10 minutes": write it as 10m'),
+        ("sessions: 1", "duration: 1H 30min", "experiments[0].load.duration: expected "
+         f'{DURATION}, got "1H 30min": write it as 5400s'),
+        ("sessions: 1", "sessions: 1, rate: 1", "experiments[0].load.rate: expected a key of "
+         f'{CLOSED_KEYS}, got "rate": it belongs to kind: open, so write that or remove the key'),
+        ("sessions: 1", "sessions: 1, limit: 1", "experiments[0].load.limit: expected a key of "
+         f'{CLOSED_KEYS}, got "limit": it belongs to kind: open or recorded, so write that or '
+         "remove the key"),
         ("suite: s", "suite: s\nrepeats: 2.0", f"repeats: {WHOLE}, got 2.0: write it as 2"),
         ("suite: s", "suite: s\nrepeats: [1]", f"repeats: {WHOLE}, got [1]: write one value"),
         ("suite: s", "suite: s\norder: ABBA", "order: expected as-written, shuffled or abba, "
          'got "ABBA": write it as abba'),
         ("suite: s", "suite: s\nbudget: 10 min", "budget: expected a number above 0 or a duration "
-         'such as 90s, 10m or 2h, got "10 min": write more than 0'),
+         'such as 500ms, 90s or 10m, got "10 min": write it as 10m'),
         ("suite: s", "suite: s\nrepeat: 2", "repeat: expected a key of suite, experiments, seed, "
          'repeats, order or budget, got "repeat": write it as repeats'),
         ("suite: s\n", "", "suite: expected text matching [a-z0-9-]+, got no such key: add it"),
@@ -64,20 +85,26 @@ WHOLE = "expected a whole number of at least 1"
          f'{EXPERIMENT_KEYS}, got "title": remove it'),
         ("{kind: sim}", "sim", "experiments[0].engine: expected a mapping, got \"sim\": "
          "write {kind: sim}"),
-        ("{kind: sim}", "{name: x}", "experiments[0].engine.kind: expected sim, got no such key: "
-         "write one of them"),
-        ("{kind: sim}", "{kind: vlm}", 'experiments[0].engine.kind: expected sim, got "vlm": '
-         "write one of them"),
+        ("{kind: sim}", "{name: x}", "experiments[0].engine.kind: expected a kind, got no such "
+         f"key: the kinds are {ENGINES}"),
+        ("{kind: sim}", "{kind: tgi}", 'experiments[0].engine.kind: expected a kind, got "tgi": '
+         f"the kinds are {ENGINES}"),
+        ("{kind: sim}", "{kind: vlm}", 'experiments[0].engine.kind: expected a kind, got "vlm": '
+         "write it as vllm"),
+        ("{kind: sim}", "vllm", "experiments[0].engine: expected a mapping, got \"vllm\": "
+         "write {kind: vllm}"),
         ("{kind: sim}", "{kind: sim, noise: [0, x]}", "experiments[0].engine.noise[1]: expected a "
-         'number of at least 0, got "x": write 0 or more'),
+         'number from 0 to 1, got "x": write 0 to 1'),
         ("{kind: sim}", "{kind: sim, cost: {host: -1}}", "experiments[0].engine.cost.host: "
-         "expected a number of at least 0, got -1: write 0 or more"),
+         "expected a number from 0 to 100, got -1: write 0 to 100"),
         ("{kind: sim}", "[{kind: sim, cost: {host: 1}}, {kind: sim}]", "experiments[0].engine: "
          'expected a name for every engine, got "sim" twice: add name'),
         ("TP1", "TQ1", "experiments[0].topology: expected a topology such as TP4, DEP2, DEP32 or "
          'TP2xPP3, got "TQ1"'),
         ("TP1", "[TP1, 4]", "experiments[0].topology[1]: expected a topology such as TP4, DEP2, "
-         'DEP32 or TP2xPP3, got "4"'),
+         'DEP32 or TP2xPP3, got "4": write it as TP4'),
+        ("TP1", "DP2xDEP2", 'experiments[0].topology: "DP2xDEP2" names data parallelism twice: '
+         "write DP or DEP, not both"),
         ("TP1", "TP9000000", "experiments[0].topology: expected at most 1,000,000 GPUs, got "
          '"TP9000000": write fewer'),
         ("TP1", "[]", "experiments[0].topology: expected at least one value, got an empty list: "
@@ -98,26 +125,32 @@ WHOLE = "expected a whole number of at least 1"
          'text, got 1: write it as "1"'),
         ("TP1", "TP1\n    objectives: {tttf: 1}", "experiments[0].objectives.tttf: expected a key "
          'of ttft, tpot or e2el, got "tttf": write it as ttft'),
+        ("TP1", "TP1\n    objectives: {TTFT: 1}", "experiments[0].objectives.TTFT: expected a key "
+         'of ttft, tpot or e2el, got "TTFT": write it as ttft'),
         ("TP1", "TP1\n    objectives: {ttft: 0}", "experiments[0].objectives.ttft: expected a "
-         "number above 0, got 0: write more than 0"),
-        ("prompt: 1", "prompt: \"8\"", f'experiments[0].workload.prompt: {WHOLE}, got "8": '
+         "number above 0 or a duration such as 500ms, 90s or 10m, got 0: write more than 0"),
+        ("prompt: 1", "prompt: \"8\"", f'experiments[0].workload.prompt: {TOKENS}, got "8": '
          "write it as 8"),
-        ("prompt: 1", "prompt: 1_000", f'experiments[0].workload.prompt: {WHOLE}, got "1_000": '
+        ("prompt: 1", "prompt: 1_000", f'experiments[0].workload.prompt: {TOKENS}, got "1_000": '
          "write it as 1000"),
-        ("prompt: 1, ", "", f"experiments[0].workload.prompt: {WHOLE}, got no such key: add it"),
-        ("kind: single", "kind: singel", "experiments[0].workload.kind: expected agentx, batch, "
-         'growing or single, got "singel": write it as single'),
+        ("prompt: 1, ", "", f"experiments[0].workload.prompt: {TOKENS}, got no such key: add it"),
+        ("kind: single", "kind: singel", "experiments[0].workload.kind: expected a kind, got "
+         '"singel": write it as single'),
+        ("kind: single", "kind: many", 'experiments[0].workload.kind: expected a kind, got "many": '
+         "the kinds are agentx, batch, growing and single"),
         ("kind: single, prompt: 1, output: 1", "kind: growing, turns: 2, first: 8, fresh: 8, "
          "output: 8, context_limit: 9", "experiments[0].workload: context_limit 9 is less than "
          "first + output = 16, so not even the first turn fits: raise it"),
         ("kind: single, prompt: 1, output: 1", "kind: agentx, traces: gone.jsonl",
-         "experiments[0].workload: gone.jsonl: cannot be read: No such file or directory"),
+         "experiments[0].workload.traces: expected a trace file or a folder of them, got "
+         '"gone.jsonl", but there is no gone.jsonl: write the path as seen from the suite file\'s '
+         "folder"),
         ("sessions: 1", "concurency: 2, sessions: 1", "experiments[0].load.concurency: expected a "
          f'key of {CLOSED_KEYS}, got "concurency": write it as concurrency'),
         ("sessions: 1", 'sessions: 1, concurrency: [4, 8, "8,16"]',
-         f'experiments[0].load.concurrency[2]: {WHOLE}, got "8,16": write it as 8, 16'),
+         f'experiments[0].load.concurrency[2]: {LANES}, got "8,16": write it as 8, 16'),
         ("sessions: 1", 'sessions: 1, concurrency: "8,16"',
-         f'experiments[0].load.concurrency: {WHOLE}, got "8,16": write it as [8, 16]'),
+         f'experiments[0].load.concurrency: {LANES}, got "8,16": write it as [8, 16]'),
         ("sessions: 1", "sessions: 1, concurrency: [1, 2, 1]", "experiments[0].load.concurrency[2]"
          ": expected every value once, got 1 again: remove it"),
         ("sessions: 1", "duration: [60, 1m]", "experiments[0].load.duration[1]: expected every "
@@ -142,7 +175,8 @@ def test_all_problems_are_told_at_once(errors):
         's.yaml: seed: expected a whole number of at least 0, got "x": write 0 or more',
         's.yaml: experiments[0].pinned: expected true or false, got "yes": write it as true',
         f's.yaml: experiments[0].load.x: expected a key of {CLOSED_KEYS}, got "x": remove it',
-        f"s.yaml: experiments[0].load.sessions: {WHOLE}, got 0: write 1 or more",
+        "s.yaml: experiments[0].load.sessions: expected a whole number from 1 to 1,000,000, "
+        "got 0: write 1 to 1,000,000",
     ]
 
 
@@ -201,16 +235,28 @@ def test_a_key_with_a_line_break_is_still_one_line(errors):
 
 
 def test_a_file_that_cannot_be_read_is_said(errors, tmp_path):
-    with pytest.raises(InputError, match=r"none\.yaml: cannot be read \(.*\): check the path"):
-        load(str(tmp_path / "none.yaml"))
+    for name, reason in [("none.yaml", "no such file or directory"), ("", "is a directory")]:
+        with pytest.raises(InputError) as caught:
+            load(str(tmp_path / name))
+        assert str(caught.value) == f"{tmp_path / name}: cannot be read, {reason}: check the path"
     assert errors(b"suite: \xff") == ["s.yaml: is not UTF-8 at byte 7: save it as UTF-8"]
     assert errors("#" * (1 << 20) + "\n") == [
         "s.yaml: expected at most 1 MiB, got more: check that it is a suite"
     ]
-    assert errors("a: [") == [
-        "s.yaml:1:5: while parsing a flow node, expected the node content, but found "
-        "'<stream end>': correct the YAML"
-    ]
+    assert errors("a: [") == ["s.yaml:1:4: the [ here is never closed: add the ]"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("tp4", "TP4"), ("TPP4", "TP4"), ("EP4", "DEP4"), ("ep2xtp4", "DEP2xTP4"),
+        ("TP 4", "TP4"), ("TP=4", "TP4"), ("DEPP2", "DEP2"), ("TPxPP", None), ("TP0", None),
+    ],
+)  # fmt: skip
+def test_the_topology_that_was_meant_is_said(errors, written, meant):
+    (line,) = errors(changed("TP1", written))
+    assert line.startswith("s.yaml: experiments[0].topology: expected a topology such as TP4, ")
+    assert line.endswith(f'got "{written}"' + f": write it as {meant}" * bool(meant))
 
 
 @pytest.mark.parametrize(
@@ -221,8 +267,7 @@ def test_a_file_that_cannot_be_read_is_said(errors, tmp_path):
          'or budget, got "sed": write it as seed'),
         ("seed=x", "--set seed=x: seed: expected a whole number of at least 0, got \"x\": "
          "write 0 or more"),
-        ("seed=[", "--set seed=[:1:2: while parsing a flow node, expected the node content, "
-         "but found '<stream end>': correct the YAML"),
+        ("seed=[", "--set seed=[:1:1: the [ here is never closed: add the ]"),
         ("seed.x=1", "--set seed.x=1: expected suite or experiments, got \"seed\": "
          "write one of them"),
         ("experiments.b.name=x", '--set experiments.b.name=x: experiments: expected a or 0, got '

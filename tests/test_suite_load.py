@@ -5,6 +5,7 @@ import pytest
 
 from results.errors import InputError
 from suites.suite import load, shipped
+from suites.words import listed
 
 TEXT = """
 suite: s
@@ -15,7 +16,7 @@ experiments:
     topology: [TP4, DEP2]
     replay: [off, on]
     workload: {kind: single, prompt: [1, 2], output: 1}
-    load: {kind: closed, concurrency: [1, 2], sessions: 1}
+    load: {kind: closed, concurrency: [1, 2], sessions: 9}
 """
 
 
@@ -36,6 +37,7 @@ def grid_of(suite):
 def test_a_suite_keeps_its_text_name_path_and_overrides(suite, tmp_path):
     read = suite(TEXT, "seed=3")
     assert (read.name, read.text, read.path) == ("s", TEXT, str(tmp_path / "s.yaml"))
+    assert (read.asked, load("smoke").asked) == (read.path, "smoke")
     assert (read.seed, read.overrides) == (3, ("seed=3",))
     assert (read.repeats, read.order, read.budget) == (1, "as-written", None)
 
@@ -56,14 +58,14 @@ def test_the_first_axis_that_is_written_changes_slowest(suite):
 
 
 def test_a_load_that_is_written_first_changes_slowest(suite):
-    load_line = "    load: {kind: closed, concurrency: [1, 2], sessions: 1}\n"
+    load_line = "    load: {kind: closed, concurrency: [1, 2], sessions: 9}\n"
     text = TEXT.replace(load_line, "").replace("    engine", load_line + "    engine")
     assert [p.load.concurrency for p in grid_of(suite(text))] == [1] * 8 + [2] * 8
 
 
 def test_a_list_of_mappings_is_an_axis_of_their_grids(suite):
     text = TEXT.replace(
-        "{kind: closed, concurrency: [1, 2], sessions: 1}",
+        "{kind: closed, concurrency: [1, 2], sessions: 9}",
         "[{kind: closed, concurrency: [1, 2], duration: 2m}, {kind: open, rate: 1, sessions: 4}]",
     )
     loads = [point.load for point in grid_of(suite(text))][:3]
@@ -72,13 +74,27 @@ def test_a_list_of_mappings_is_an_axis_of_their_grids(suite):
 
 
 @pytest.mark.parametrize(
-    ("written", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("7", 7)]
+    ("written", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("7", 7), ("500ms", 0.5)]
 )
 def test_a_duration_may_have_a_unit(suite, written, seconds):
     assert suite(TEXT, f"budget={written}").budget == seconds
     changes = (f"experiments.a.load.duration={written}", f"experiments.a.load.grace={written}")
     first = grid_of(suite(TEXT, *changes))[0].load
     assert (first.duration, first.grace) == (seconds, seconds)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("2s", 2.0), ("500ms", 0.5), ("7ms", 0.007), ("0.05", 0.05)]
+)
+def test_an_objective_may_have_a_unit(suite, written, seconds):
+    goals = [f"experiments.a.objectives.{name}={written}" for name in ("ttft", "tpot", "e2el")]
+    aims = grid_of(suite(TEXT, *goals))[0].objectives
+    assert (aims.ttft, aims.tpot, aims.e2el) == (seconds,) * 3
+
+
+def test_a_variable_that_is_called_like_a_duration_stays_text(suite):
+    point = grid_of(suite(TEXT, "experiments.a.environment={duration: 5s}"))[0]
+    assert point.deployment.environment == {"duration": "5s"}
 
 
 def test_everything_else_of_a_deployment_is_taken(suite):
@@ -147,13 +163,14 @@ def test_an_override_may_change_one_entry_of_a_list(suite):
 def test_an_anchor_is_shared_and_not_changed_for_all(suite):
     text = TEXT.replace("  - name", "  - &first\n    name") + "  - {<<: *first, name: b}\n"
     read = suite(text, "experiments.b.load.sessions=5")
-    assert [experiment.grid[0].load.sessions for experiment in read.experiments] == [1, 5]
+    assert [experiment.grid[0].load.sessions for experiment in read.experiments] == [9, 5]
 
 
 def test_traces_are_looked_for_beside_the_suite(suite, tmp_path):
     (tmp_path / "t").mkdir()
     text = TEXT.replace("{kind: single, prompt: [1, 2], output: 1}", "{kind: agentx, traces: t}")
-    with pytest.raises(InputError, match=r"s\.yaml: experiments\[0\]\.workload: .*/t"):
+    (tmp_path / "t" / "x.json").write_text("{}")
+    with pytest.raises(InputError, match=r"s\.yaml: experiments\[0\]\.workload\.traces: .*/t"):
         suite(text)
     request = {"t": 0.0, "type": "n", "in": 128, "out": 5, "hash_ids": [0, 1]}
     trace = {"id": "x", "block_size": 64, "requests": [request]}
@@ -177,5 +194,5 @@ def test_an_unknown_name_lists_what_ships(name, way):
     with pytest.raises(InputError) as caught:
         load(name)
     assert str(caught.value) == (
-        f'expected a suite file or replay-ttft or smoke, got "{name}": {way}'
+        f'expected a suite file or {listed(shipped())}, got "{name}": {way}'
     )

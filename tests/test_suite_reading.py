@@ -63,10 +63,23 @@ def test_merged_mappings_give_way_to_what_is_written():
     ("text", "sentence"),
     [
         ("a: 1\nb: c: d", "s.yaml:2:5: mapping values are not allowed here: correct the YAML"),
+        ("a: [1", "s.yaml:1:4: the [ here is never closed: add the ]"),
+        ("a: {x: [1], y: 2\n", "s.yaml:1:4: the { here is never closed: add the }"),
+        ("a: 1\nb: 'x\nc: 2", "s.yaml:2:4: the ' here is never closed: add the other '"),
         (
-            "a: [1",
-            "s.yaml:1:6: while parsing a flow sequence, expected ',' or ']', but got "
-            "'<stream end>': correct the YAML",
+            "a: 1\nb: [TP4, DEP2\nc: [off, on]\nd: {x: 1}\n",
+            "s.yaml:2:4: the [ here is not closed before line 3: "
+            "add the ] or the comma that is missing",
+        ),
+        (
+            'a: ["x" "y"]',
+            "s.yaml:1:4: the [ here is not closed before column 9: "
+            "add the ] or the comma that is missing",
+        ),
+        (
+            "a: [@]",
+            "s.yaml:1:5: while scanning for the next token, found character '@' that cannot start "
+            "any token: correct the YAML",
         ),
         (
             "a: &x 1\nb: &x 2",

@@ -18,7 +18,7 @@ replay: on
 pinned: [true, false]
 workload: [{kind: single, prompt: [1, 2], output: 1}, {kind: agentx}]
 load: {kind: closed, concurrency: [1, 2], duration: [2m, 60], sessions: null}
-objectives: {ttft: 2}
+objectives: {ttft: 2, tpot: 50ms}
 flags: [-x]
 environment: {A: b}
 """

@@ -1,0 +1,303 @@
+"""Programs started with all that they start in turn, and ended so that nothing of it is left.
+
+Needs Linux: what a program has started is read from /proc.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep
+
+from results.errors import EngineError
+
+MARK = "PACELINE_SERVER"
+"""The environment variable by which everything that a program starts is known."""
+
+PAUSE = 0.1
+"""Seconds between two looks at processes that should end."""
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A living process; with the tick it began at, its number is never another's."""
+
+    pid: int
+    began: int
+    parent: int
+    name: str
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What no other process has, before or after it."""
+        return self.pid, self.began
+
+
+class Program:
+    """A started program; must be stopped.
+
+    Its members are all processes that descend from it, carry its mark, or write into its log. The
+    last are orphans that gave themselves a new title, which wipes out the environment they show:
+    vLLM's engine core does.
+    """
+
+    def __init__(self, root: asyncio.subprocess.Process, mark: str, log: Path, place: Path) -> None:
+        self.exit = asyncio.ensure_future(root.wait())
+        self._root = root
+        self._mark = mark
+        self._log = log
+        self._place = place
+        self._known: set[tuple[int, int]] = set()
+        self._shared: set[Path] = set()
+        self._before = set(SHARED_MEMORY.iterdir())
+
+    @property
+    def pid(self) -> int:
+        """The number of the process that was started."""
+        return self._root.pid
+
+    @property
+    def status(self) -> str | None:
+        """How its first process ended; None while it lives."""
+        code = self._root.returncode
+        if code is None:
+            return None
+        return f"status {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+
+    def members(self) -> list[Process]:
+        """All that is alive of it; remembers them, and the shared memory they hold."""
+        alive = living()
+        ours = {process.pid for process in alive if self._ours(process)}
+        found = _descendants(alive, ours)
+        new = [process for process in found if process.identity not in self._known]
+        self._known.update(process.identity for process in new)
+        return found
+
+    def listens(self, port: int) -> bool:
+        """Whether it is a member of this program, and nobody else, who answers at the port."""
+        sockets = _listening(port)
+        return any(sockets & _sockets(process.pid) for process in self.members())
+
+    def note(self) -> None:
+        """Remembers what it has started and which shared memory that holds.
+
+        Reads every mapping of every member: not to be called while something is measured.
+        """
+        for process in self.members():
+            self._shared |= _shared_memory(process.pid) - self._before
+
+    async def stop(self, seconds: float) -> list[str]:
+        """Ends it with all its members, politely at first; what had to be cleared away after it.
+
+        Raises EngineError where something is still there after so many seconds.
+        """
+        self.note()
+        try:
+            for number, share in ((signal.SIGINT, 0.5), (signal.SIGTERM, 0.25)):
+                if await self._ended(number, seconds * share):
+                    break
+            else:
+                await self._ended(signal.SIGKILL, seconds * 0.25)
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            cleared = self._clear()
+        if left := self.members():
+            raise EngineError(
+                f"the server did not end within {seconds:g} s: {named(left)}: end them before "
+                "anything else is measured here"
+            )
+        await self.exit
+        return cleared
+
+    async def _ended(self, number: signal.Signals, seconds: float) -> bool:
+        """Sends every member the signal once, and waits until none is alive."""
+        told: set[tuple[int, int]] = set()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while members := self.members():
+            if loop.time() >= deadline:
+                return False
+            for process in members:
+                if process.identity not in told:
+                    told.add(process.identity)
+                    _send(process, number)
+            await asyncio.sleep(PAUSE)
+        return True
+
+    def _kill(self) -> None:
+        """Ends everything at once, for a caller who cannot wait."""
+        for _ in range(20):
+            if not (members := self.members()):
+                return
+            for process in members:
+                _send(process, signal.SIGKILL)
+            sleep(PAUSE / 2)
+
+    def _clear(self) -> list[str]:
+        """Removes the shared memory and the temporary files that were left; their names."""
+        left = sorted(str(path) for path in self._shared if path.exists())
+        for path in left:
+            Path(path).unlink(missing_ok=True)
+        shutil.rmtree(self._place, ignore_errors=True)
+        return left
+
+    def _ours(self, process: Process) -> bool:
+        return (
+            process.identity in self._known
+            or _mark(process.pid) == self._mark
+            or self._log in _outputs(process.pid)
+        )
+
+
+async def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Program:
+    """Starts a program in a session of its own, with its output in `log`.
+
+    It gets its own folder for temporary files, which goes when it is stopped. Raises EngineError
+    where there is no such program, and where this is not Linux.
+    """
+    if not (_PROC / "self/stat").exists():
+        raise EngineError(
+            "servers can be started on Linux only: what they start is read from /proc"
+        )
+    mark = f"{os.getpid()}-{uuid.uuid4().hex}"
+    place = Path(tempfile.mkdtemp(prefix="paceline-"))
+    surroundings = {**os.environ, "TMPDIR": str(place), **environment, MARK: mark}
+    try:
+        with log.open("wb") as output:
+            root = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                env=surroundings,
+                start_new_session=True,
+            )
+    except OSError as error:
+        shutil.rmtree(place, ignore_errors=True)
+        raise EngineError(f"{command[0]} cannot be started: {error.strerror}") from error
+    return Program(root, mark, log.resolve(), place)  # noqa: ASYNC240
+
+
+def leftovers(folder: Path) -> list[Process]:
+    """Living members of programs whose paceline is gone, or which write into the folder."""
+    alive = living()
+    pids = {process.pid for process in alive}
+    folder = folder.resolve()
+    return [
+        process
+        for process in alive
+        if _orphaned(_mark(process.pid), pids)
+        or any(folder in output.parents for output in _outputs(process.pid))
+    ]
+
+
+def living() -> list[Process]:
+    """Every process of this machine that has not ended."""
+    found = (_process(int(path.name)) for path in _PROC.iterdir() if path.name.isdigit())
+    return [process for process in found if process]
+
+
+def named(processes: Sequence[Process]) -> str:
+    """Their names and numbers: `VLLM::Worker 17, python 18`."""
+    return ", ".join(f"{process.name} {process.pid}" for process in processes)
+
+
+def _process(pid: int) -> Process | None:
+    """The process, where it lives: neither gone nor waiting to be buried."""
+    try:
+        head, _, tail = (_PROC / f"{pid}/stat").read_text().rpartition(")")
+    except OSError:
+        return None
+    fields = tail.split()
+    if fields[0] in {"Z", "X"}:
+        return None
+    name = head.partition("(")[2]
+    return Process(pid=pid, began=int(fields[19]), parent=int(fields[1]), name=name)
+
+
+def _descendants(alive: Sequence[Process], pids: set[int]) -> list[Process]:
+    """The processes of these numbers, with all their descendants."""
+    size = 0
+    while size != len(pids):
+        size = len(pids)
+        pids = pids | {process.pid for process in alive if process.parent in pids}
+    return [process for process in alive if process.pid in pids]
+
+
+def _mark(pid: int) -> str | None:
+    try:
+        content = (_PROC / f"{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    wanted = f"{MARK}=".encode()
+    marks = (entry for entry in content.split(b"\0") if entry.startswith(wanted))
+    mark = next(marks, None)
+    return mark.removeprefix(wanted).decode(errors="replace") if mark else None
+
+
+def _orphaned(mark: str | None, pids: set[int]) -> bool:
+    owner = mark.partition("-")[0] if mark else ""
+    return owner.isdigit() and int(owner) not in pids
+
+
+def _outputs(pid: int) -> list[Path]:
+    """Where the process's standard output and error go."""
+    found = []
+    for number in (1, 2):
+        with suppress(OSError):
+            found.append((_PROC / f"{pid}/fd/{number}").readlink())
+    return found
+
+
+def _listening(port: int) -> set[str]:
+    """The sockets that listen at a port of this machine, as their holders' descriptors show them.
+
+    Columns as in proc(5): the second is the address, 0A in the fourth is listening.
+    """
+    found = set()
+    for table in ("net/tcp", "net/tcp6"):
+        for line in (_PROC / table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                found.add(f"socket:[{fields[9]}]")
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
+    found = set()
+    try:
+        for descriptor in (_PROC / f"{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.add(str(descriptor.readlink()))
+    except OSError:
+        return found
+    return found
+
+
+def _shared_memory(pid: int) -> set[Path]:
+    """The shared memory that the process has mapped and that still has a name."""
+    try:
+        lines = (_PROC / f"{pid}/maps").read_text().splitlines()
+    except OSError:
+        return set()
+    paths = {line[line.index("/") :] for line in lines if f" {SHARED_MEMORY}/" in line}
+    return {Path(path) for path in paths if not path.endswith(" (deleted)")}
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    found = _process(process.pid)
+    if found and found.identity == process.identity:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)

@@ -1,0 +1,1 @@
+"""vLLM, started from its own environment, and the small models that it is tested with."""

@@ -1,0 +1,95 @@
+"""When a started server may be trusted, and how it is noticed that it has ended."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from harness.clock import now
+from harness.engine import Server
+from harness.processes import Program
+from harness.vllm.log import telling
+from results.errors import EngineError
+
+PAUSE = 0.5
+"""Seconds between two attempts to get a first answer."""
+
+Ask = Callable[[], AbstractAsyncContextManager[Server]]
+
+
+@asynccontextmanager
+async def answering(
+    ask: Ask, program: Program, port: int, log: Path, seconds: float
+) -> AsyncIterator[Server]:
+    """The server, from when it has answered a real request and its own process is alive.
+
+    `ask` makes a context that cannot be entered until then; a /health that answers earlier counts
+    for nothing. Raises EngineError where the process ends, where the request is refused, where
+    another process answers at the port, and where no answer comes in so many seconds.
+    """
+    deadline = now() + seconds
+    last = "the server does not listen"
+    async with AsyncExitStack() as stack:
+        while (left := deadline - now()) > 0:
+            attempt = asyncio.ensure_future(stack.enter_async_context(ask()))
+            try:
+                both: set[asyncio.Future[Any]] = {attempt, program.exit}
+                await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                _check_alive(program, log)
+                if not attempt.done():
+                    last = "the last request is still without an answer"
+                    continue
+            finally:
+                await _given_up(attempt)
+            if attempt.exception() is None:
+                _check_own(program, port)
+                yield attempt.result()
+                return
+            last = _reason(attempt)
+            program.note()
+            await asyncio.wait({program.exit}, timeout=PAUSE)
+    _check_alive(program, log)
+    raise EngineError(
+        f"the server answered no request within {seconds:g} s (ready_timeout): {last}; "
+        f"{telling(log)}"
+    )
+
+
+async def ended(program: Program, log: Path) -> str:
+    """Why the server ended, once it has."""
+    await asyncio.wait({program.exit})
+    return f"the server ended with {program.status} while it was measured: {telling(log)}"
+
+
+async def _given_up(attempt: asyncio.Future[Server]) -> None:
+    """Ends the attempt, where it goes on."""
+    if not attempt.done():
+        attempt.cancel()
+        await asyncio.wait({attempt})
+
+
+def _check_alive(program: Program, log: Path) -> None:
+    if program.status is not None:
+        raise EngineError(
+            f"the server ended with {program.status} before it had answered a request: "
+            f"{telling(log)}"
+        )
+
+
+def _check_own(program: Program, port: int) -> None:
+    if not program.listens(port):
+        raise EngineError(
+            f"port {port} is answered by another process than the server that was started: "
+            "end it, or state another port"
+        )
+
+
+def _reason(attempt: asyncio.Future[Server]) -> str:
+    """Why the request got no answer yet. Raises where waiting will not help."""
+    error = attempt.exception()
+    assert error is not None
+    # A server that says what is wrong with the request will say so again.
+    if not isinstance(error, EngineError) or ": HTTP 4" in str(error):
+        raise error
+    return str(error)

@@ -1,0 +1,199 @@
+"""How figures, counts and durations are written for people; nothing else in the house formats."""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from results.figure import Figure, Summary
+
+LABELS = {
+    "ttft.p50": "TTFT p50",
+    "ttft.p90": "TTFT p90",
+    "tpot.p50": "TPOT p50",
+    "interactivity.p50": "interactivity p50",
+    "interactivity.p90": "interactivity p90",
+    "output_rate": "output",
+    "output_rate_per_gpu": "output per GPU",
+    "total_rate_per_gpu": "input + output per GPU",
+    "cache_hit": "cache hit",
+    "cache_ceiling": "cache ceiling",
+    "goodput": "goodput",
+    "batch_size": "batch size",
+    "prompt": "prompt length",
+    "batch_tpot": "TPOT",
+    "batch_rate": "output",
+    "batch_rate_per_gpu": "output per GPU",
+}
+
+ABSENT = Figure(value=None, unit="count", n=0, reason="not measured")
+
+TIMES = frozenset(("s", "s/token"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What a value is multiplied by to be shown, and the unit it then has."""
+
+    factor: float
+    unit: str
+
+
+def label(key: str) -> str:
+    """What the figure of that key is called."""
+    return LABELS.get(key, key)
+
+
+def figure(summary: Summary, key: str) -> Figure:
+    """The summary's figure of that key, or an absent one."""
+    return summary.figures.get(key, ABSENT)
+
+
+def present(figure: Figure) -> bool:
+    """Whether there is a number to show."""
+    return figure.value is not None and math.isfinite(figure.value)
+
+
+def scale(value: float, unit: str) -> Scale:
+    """The scale in which a value of that unit reads best."""
+    if unit in TIMES:
+        # 0.9996 s would round to 1,000 ms.
+        small = abs(value) < 0.9995
+        return Scale(factor=1000.0 if small else 1.0, unit="ms" if small else "s")
+    if unit == "share":
+        return Scale(factor=100.0, unit="%")
+    return Scale(factor=1.0, unit="" if unit == "count" else unit)
+
+
+def shared_scale(figures: Iterable[Figure]) -> Scale:
+    """One scale for a column of figures of one kind: milliseconds while all are below 10 s."""
+    shown = [one for one in figures if present(one)]
+    if not shown:
+        return Scale(factor=1.0, unit="")
+    largest = max(abs(one.value or 0.0) for one in shown)
+    unit = shown[0].unit
+    return scale(largest / 10 if unit in TIMES else largest, unit)
+
+
+def number(value: float, decimals: int | None = None) -> str:
+    """The value with thousands separated, to three significant digits unless decimals are given."""
+    if decimals is None:
+        decimals = _decimals(value)
+    return f"{value:,.{decimals}f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of them: `1 request`, `1,200 requests`."""
+    return f"{number(count, 0)} {noun}{'' if count == 1 else 's'}"
+
+
+def show(figure: Figure, *, unit: bool = True) -> str:
+    """The figure with its unit: `812 ms`, `~1.20 s`, `n too small`, `n/a`.
+
+    Without `unit`, units that a heading can carry are left off; a scaled one never is.
+    """
+    if not present(figure) or figure.value is None:
+        return "n too small" if "too small" in (figure.reason or "") else "n/a"
+    fit = scale(figure.value, figure.unit)
+    return _value(figure, fit) + _suffix(fit, unit=unit)
+
+
+def interval(figure: Figure, *, unit: bool = True) -> str:
+    """The figure's 95 % interval in the figure's own scale: `790–850 ms`; `n/a` without one."""
+    if not bounded(figure) or figure.value is None:
+        return "n/a"
+    fit = scale(figure.value, figure.unit)
+    return _range(figure, fit) + _suffix(fit, unit=unit)
+
+
+def brief(figure: Figure, fit: Scale) -> str:
+    """The figure in that scale and its interval, without unit: `45.7 ±0.8`, `812 (790–850)`."""
+    if not present(figure) or figure.value is None:
+        return "n/a"
+    value = _value(figure, fit)
+    if not bounded(figure) or figure.low is None or figure.high is None:
+        return value
+    below, above = figure.value - figure.low, figure.high - figure.value
+    decimals = _figure_decimals(figure, fit)
+    ends = {number(half * fit.factor, decimals) for half in (below, above)}
+    if len(ends) > 1:
+        return f"{value} ({_range(figure, fit)})"
+    half = ends.pop()
+    # To the digits of its figure a small half would be 0, as if nothing were in doubt.
+    exact = half if float(half.replace(",", "")) else f"{above * fit.factor:.1g}"
+    return f"{value} ±{exact}"
+
+
+def bare(figure: Figure, fit: Scale) -> str:
+    """The figure in that scale, without unit and interval."""
+    return _value(figure, fit) if present(figure) else "n/a"
+
+
+def bounded(figure: Figure) -> bool:
+    """Whether there is a number with both ends of its interval."""
+    ends = (figure.low, figure.high)
+    return present(figure) and all(end is not None and math.isfinite(end) for end in ends)
+
+
+def doubt(figure: Figure) -> str:
+    """How sure a figure is: its interval and its n, `790–850, n 364 in 6 runs`."""
+    known = interval(figure, unit=False)
+    runs = f" in {counted(figure.runs, 'run')}" if figure.runs > 1 else ""
+    return f"{'no interval' if known == 'n/a' else known}, n {number(figure.n, 0)}{runs}"
+
+
+def doubted(figure: Figure, *, unit: bool = False) -> str:
+    """The figure, and on a second line how sure it is."""
+    shown = show(figure, unit=unit)
+    return f"{shown}\n{doubt(figure)}" if present(figure) else shown
+
+
+def unscaled(reason: str) -> str:
+    """The reason without a maximum in seconds, which would stand beside milliseconds."""
+    return re.sub(r"; maximum [^)]*", "", reason)
+
+
+def duration(seconds: float) -> str:
+    """A length of time: `12.3 s`, `4 min 10 s`, `1 h 02 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _value(figure: Figure, fit: Scale) -> str:
+    approximate = "~" if figure.reason else ""
+    value = (figure.value or 0.0) * fit.factor
+    return approximate + number(value, _figure_decimals(figure, fit))
+
+
+def _range(figure: Figure, fit: Scale) -> str:
+    """Both ends, to the figure's digits, or up to two more where they would look the same."""
+    fewest = _figure_decimals(figure, fit)
+    for decimals in (fewest, fewest + 1, fewest + 2):
+        low, high = (
+            number((end or 0.0) * fit.factor, decimals) for end in (figure.low, figure.high)
+        )
+        if low != high:
+            break
+    return f"{low}–{high}"
+
+
+def _decimals(value: float) -> int:
+    if not value or abs(value) >= 100:
+        return 0
+    return max(0, 2 - math.floor(math.log10(abs(float(f"{value:.3g}")))))
+
+
+def _figure_decimals(figure: Figure, fit: Scale) -> int:
+    value = (figure.value or 0.0) * fit.factor
+    if figure.unit in {"count", "tokens"} and value.is_integer():
+        return 0
+    return 1 if figure.unit == "share" else _decimals(value)
+
+
+def _suffix(fit: Scale, *, unit: bool) -> str:
+    kept = unit or fit.unit in {"s", "ms", "%"}
+    return f" {fit.unit}" if kept and fit.unit else ""

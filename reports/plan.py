@@ -1,0 +1,119 @@
+"""A plan as a table: what would run, what starting it does, and how long all of it takes."""
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reports.notation import counted, duration
+from reports.tables import NARROW, Column, Sheet, drawn
+
+Settings = Mapping[str, Any]
+
+PARTS = ("workload", "load")
+
+_LEVELS = {
+    "batch": ("requests", ""),
+    "closed": ("concurrency", ""),
+    "open": ("rate", "/s"),
+    "recorded": ("speed", "x"),
+}
+"""What each kind varies, said right after its name, and the unit."""
+
+
+def plan_table(
+    rows: Sequence[Settings],
+    starts: Mapping[str, Sequence[str]],
+    *,
+    seconds: float,
+    unknown: int = 0,
+    simulated: float = 0.0,
+    servers: int = 0,
+    width: int | None = None,
+) -> str:
+    """A row a point, then the lines that say what starting each arm does, then the total.
+
+    The arguments are the fields of `suites.description.Description`, its rows as mappings.
+    """
+    width = width or shutil.get_terminal_size((NARROW, 24)).columns
+    lines = [drawn(_sheet(rows), width), "", "What starting each arm does"]
+    for arm, told in starts.items():
+        # Longer than the width where they are, because they are commands to copy.
+        lines += ["", arm, *(f"    {line}" for line in told)]
+    total = _total(len(rows), seconds, unknown, simulated, servers)
+    return "\n".join([*lines, "", textwrap.fill(total, width)])
+
+
+def _sheet(rows: Sequence[Settings]) -> Sheet:
+    """A row a point; the settings that all points of an experiment share are notes."""
+    members: dict[str, list[Settings]] = {}
+    for row in rows:
+        members.setdefault(row["experiment"], []).append(row)
+    shared = {
+        name: {part: _alike([row[part] for row in of_one]) for part in PARTS}
+        for name, of_one in members.items()
+    }
+    names = ("position", "experiment", "arm", "repeat", *PARTS, "time")
+    numbers = {"position", "repeat", "time"}
+    return Sheet(
+        title=f"Plan: {counted(len(rows), 'point')}",
+        columns=tuple(Column(name=name, number=name in numbers) for name in names),
+        rows=tuple(_row(row, shared[row["experiment"]]) for row in rows),
+        notes=tuple(
+            f"every point of {name}: {'; '.join(_words(part) for part in parts.values() if part)}"
+            for name, parts in shared.items()
+        ),
+    )
+
+
+def _row(row: Settings, shared: Mapping[str, Settings]) -> tuple[str, ...]:
+    seconds = row["seconds"]
+    return (
+        str(row["position"]),
+        row["experiment"],
+        row["arm"],
+        str(row["repeat"]),
+        *(_words(row[part], shared[part]) for part in PARTS),
+        # What takes less is still not done at once.
+        "unknown" if seconds is None else duration(max(0.1, seconds)),
+    )
+
+
+def _alike(settings: Sequence[Settings]) -> Settings:
+    """The settings that are the same in all."""
+    return {
+        key: value
+        for key, value in settings[0].items()
+        if all(key in one and one[key] == value for one in settings)
+    }
+
+
+def _words(settings: Settings, left_out: Iterable[str] = ()) -> str:
+    """Settings in words: `closed 16, sessions 4`; the kind and its level are never left out."""
+    kind = settings.get("kind", "")
+    level, unit = _LEVELS.get(kind, ("", ""))
+    head = f"{kind} {settings[level]:g}{unit}" if level in settings else kind
+    told = {
+        key.replace("_", " "): duration(value) if key in {"duration", "grace"} else value
+        for key, value in settings.items()
+        if value is not None and key not in {"kind", level, *left_out}
+    }
+    return ", ".join(filter(None, [head, *(f"{key} {_value(told[key])}" for key in told)]))
+
+
+def _value(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _total(points: int, seconds: float, unknown: int, simulated: float, servers: int) -> str:
+    """`24 points, about 32 s in all`, and what that does not say."""
+    about = duration(seconds) if seconds >= 60 else f"{max(1, round(seconds))} s"
+    told = [counted(points, "point")]
+    if points > unknown:
+        told.append(f"about {about} in all")
+    if unknown:
+        told.append(f"{unknown} of unknown length")
+    if simulated:
+        told.append(f"simulating at least {duration(simulated)}")
+    top = f"; {counted(servers, 'start')} of a server and the warm-ups come on top"
+    return ", ".join(told) + top * bool(servers)

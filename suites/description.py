@@ -1,0 +1,93 @@
+"""What a plan comes to, told before anything starts."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness.point import Point
+from results.errors import UnsupportedError
+from suites.plan import Plan, estimate
+from suites.words import listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One point: where it stands, what it is, and its wall time where anyone can guess it."""
+
+    position: int
+    experiment: str
+    arm: str
+    repeat: int
+    workload: dict[str, Any]
+    load: dict[str, Any]
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """A row a point, what starting each arm would do, line by line, and totals.
+
+    `seconds` sums what can be guessed, `unknown` counts the points whose time cannot; `simulated`
+    is the virtual time that is sure to pass, `servers` the number of real servers to start.
+    """
+
+    rows: tuple[Row, ...]
+    starts: dict[str, tuple[str, ...]]
+    seconds: float
+    unknown: int
+    simulated: float
+    servers: int
+
+
+def describe(plan: Plan) -> Description:
+    """What the plan comes to; nothing is started."""
+    times = [estimate(point) for point in plan.points]
+    rows = [_row(point, seconds) for point, seconds in zip(plan.points, times, strict=True)]
+    clocks = [point.deployment.engine.clock for point in plan.points]
+    return Description(
+        rows=tuple(rows),
+        starts=dict(_starts(plan)),
+        seconds=sum(seconds for seconds in times if seconds is not None),
+        unknown=times.count(None),
+        simulated=sum(map(_simulated, plan.points)),
+        servers=clocks.count("wall"),
+    )
+
+
+def _row(point: Point, seconds: float | None) -> Row:
+    settings = asdict(point)
+    return Row(
+        position=point.position,
+        experiment=point.experiment,
+        arm=point.deployment.arm,
+        repeat=point.repeat,
+        workload=settings["workload"],
+        load=settings["load"],
+        seconds=seconds,
+    )
+
+
+def _simulated(point: Point) -> float:
+    """Seconds that pass on the virtual clock at least: a window that nothing ends early."""
+    load = point.load
+    virtual = point.deployment.engine.clock == "virtual"
+    return load.duration if virtual and load.duration and not load.sessions else 0.0
+
+
+def _starts(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What starts each arm; with its experiments, where they start it differently."""
+    firsts = {(point.deployment.arm, point.experiment): point for point in plan.points}
+    ways: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for (arm, experiment), point in firsts.items():
+        ways.setdefault(arm, {}).setdefault(_start(point), []).append(experiment)
+    for arm, by_lines in ways.items():
+        for lines, experiments in by_lines.items():
+            told = f" in {listed(experiments, 'and')}" if len(by_lines) > 1 else ""
+            yield arm + told, lines
+
+
+def _start(point: Point) -> tuple[str, ...]:
+    try:
+        return tuple(point.deployment.engine.describe(point.deployment))
+    except UnsupportedError as error:
+        return (f"unsupported: {error}",)

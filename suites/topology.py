@@ -1,0 +1,45 @@
+"""Topologies as they are written, and what was meant where one is not."""
+
+import re
+from typing import Any
+
+from harness.topology import Topology, parse
+from results.errors import InputError
+from suites.reading import Path, Problem, one_line
+from suites.words import nearest, quoted
+
+MOST_GPUS = 1_000_000
+
+_KINDS = ("TP", "PP", "DP", "DEP")
+_MEANT = {"": "TP", "EP": "DEP"}
+"""What stands for a number alone, and for expert parallelism, which is never without data's."""
+
+
+def read(written: Any, path: Path, problems: list[Problem]) -> Topology | None:
+    """The topology of that name; None, and a problem, where there is none or it is absurd."""
+    name = str(written)[:40]
+    try:
+        made = parse(name)
+    except InputError as error:
+        near = _nearest(name)
+        problems.append(Problem(path, one_line(error) + f": write it as {near}" * bool(near)))
+        return None
+    if made.gpus > MOST_GPUS:
+        sentence = f"expected at most {MOST_GPUS:,} GPUs, got {quoted(written)}: write fewer"
+        problems.append(Problem(path, sentence))
+    return made
+
+
+def _nearest(name: str) -> str | None:
+    """The topology that was probably meant: `TP4` for `tp4`, `TPP4` and `4`, `DEP4` for `EP4`."""
+    parts = []
+    for part in re.sub(r"[\s_=:-]", "", name.upper()).split("X"):
+        match = re.fullmatch(r"([A-Z]*)([1-9]\d*)", part)
+        kind = _MEANT.get(match[1]) or nearest(match[1], _KINDS) if match else None
+        if not match or not kind:
+            return None
+        parts.append(f"{kind}{match[2]}")
+    try:
+        return parse("x".join(parts)).name
+    except InputError:
+        return None

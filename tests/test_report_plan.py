@@ -1,0 +1,82 @@
+"""What a plan looks like before anything starts."""
+
+from reports.plan import plan_table
+
+CLOSED = {"kind": "closed", "sessions": None, "duration": 90.0, "warmup": 1}
+AGENTS = {"kind": "agentx", "generated": 12, "context_limit": None}
+BATCH = {"kind": "batch", "context": 2048}
+
+
+def row(position, experiment, workload, load, seconds=2.0):
+    return {
+        "position": position,
+        "experiment": experiment,
+        "arm": "sim TP4 replay=on",
+        "repeat": 0,
+        "workload": workload,
+        "load": load,
+        "seconds": seconds,
+    }
+
+
+ROWS = [
+    row(0, "agents", AGENTS, CLOSED | {"concurrency": 1}, 0.01),
+    row(1, "agents", AGENTS, CLOSED | {"concurrency": 16}, 61.0),
+    row(2, "batches", BATCH | {"requests": 4}, CLOSED | {"concurrency": 1, "duration": None}),
+    row(3, "batches", BATCH | {"requests": 64}, CLOSED | {"concurrency": 1, "duration": None}),
+]
+STARTS = {"sim TP4 replay=on": ["SIMULATED", "a line " * 20]}
+
+PLAN = f"""\
+Plan: 4 points
+
+ position  experiment  arm                repeat  workload  load             time
+ ────────────────────────────────────────────────────────────────────────────────
+        0  agents      sim TP4 replay=on       0  agentx    closed 1        0.1 s
+        1  agents      sim TP4 replay=on       0  agentx    closed 16  1 min 01 s
+        2  batches     sim TP4 replay=on       0  batch 4   closed 1        2.0 s
+        3  batches     sim TP4 replay=on       0  batch 64  closed 1        2.0 s
+
+every point of agents: agentx, generated 12; closed, duration 1 min 30 s, warmup 1
+every point of batches: batch, context 2048; closed 1, warmup 1
+
+What starting each arm does
+
+sim TP4 replay=on
+    SIMULATED
+    {"a line " * 20}
+
+4 points, about 1 min 05 s in all, simulating at least 3 min 00 s"""
+
+
+def last_line(rows=ROWS, **totals):
+    return plan_table(rows, STARTS, width=200, **totals).splitlines()[-1]
+
+
+def test_a_plan_is_a_row_a_point_then_the_starts_then_the_total():
+    assert plan_table(ROWS, STARTS, seconds=65.01, simulated=180.0, width=100) == PLAN
+
+
+def test_a_plan_is_as_wide_as_paper_where_there_is_no_terminal(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert plan_table(ROWS, STARTS, seconds=65.01, simulated=180.0) == PLAN
+
+
+def test_settings_that_differ_stand_in_the_row():
+    rows = [
+        row(0, "a", {"kind": "single", "prompt": 8, "output": 1}, {"kind": "open", "rate": 0.5}),
+        row(1, "a", {"kind": "growing", "output": 1}, {"kind": "recorded", "speed": 2.0}),
+    ]
+    table = plan_table(rows, STARTS, seconds=4, width=100)
+    assert "single, prompt 8  open 0.5/s" in table
+    assert "growing           recorded 2x" in table
+    assert "every point of a: output 1\n" in table
+
+
+def test_what_nobody_knows_is_not_in_the_total():
+    assert last_line(seconds=32.4) == "4 points, about 32 s in all"
+    assert last_line(seconds=0.2, unknown=1) == "4 points, about 1 s in all, 1 of unknown length"
+    assert last_line(ROWS[:1], seconds=0, unknown=1, servers=1) == (
+        "1 point, 1 of unknown length; 1 start of a server and the warm-ups come on top"
+    )
+    assert "unknown" in plan_table([ROWS[0] | {"seconds": None}], STARTS, seconds=0, width=100)

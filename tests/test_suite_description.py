@@ -1,0 +1,97 @@
+from dataclasses import asdict, dataclass, replace
+
+import orjson
+import pytest
+
+from suites.description import describe
+from suites.plan import plan
+from suites.suite import load
+
+
+@dataclass(frozen=True, kw_only=True)
+class WallEngine:
+    """An engine of the wall clock that says which flags it would be started with."""
+
+    kind: str = "wall"
+    name: str = "wall"
+    clock: str = "wall"
+
+    def describe(self, deployment):
+        return [f"serve {' '.join(deployment.flags)}"]
+
+
+EXPERIMENT = """
+  - name: {name}
+    engine: {{kind: sim}}
+    topology: TP4
+    replay: [off, on]
+    workload: {{kind: single, prompt: 1, output: 1}}
+    load: {{kind: closed, concurrency: [1, 2], duration: 90s}}
+"""
+TEXT = "suite: s\nexperiments:" + EXPERIMENT.format(name="a") + EXPERIMENT.format(name="b")
+
+
+@pytest.fixture
+def planned(tmp_path):
+    def make(*overrides):
+        path = tmp_path / "s.yaml"
+        path.write_text(TEXT)
+        return plan(load(str(path), overrides))
+
+    return make
+
+
+def on_the_wall(made, flags):
+    """The plan with its points on a real engine, each experiment with flags of its own."""
+    deployments = {name: {"engine": WallEngine(), "flags": (flag,)} for name, flag in flags.items()}
+    points = tuple(
+        replace(p, deployment=replace(p.deployment, **deployments[p.experiment]))
+        for p in made.points
+    )
+    return replace(made, points=points)
+
+
+def test_a_row_says_what_a_point_is_in_numbers(planned):
+    row = describe(planned()).rows[1]
+    assert (row.position, row.experiment, row.arm, row.repeat) == (1, "a", "sim TP4 replay=off", 0)
+    assert row.workload == {"kind": "single", "prompt": 1, "output": 1, "cached": 0}
+    assert (row.load["concurrency"], row.load["duration"]) == (2, 90.0)
+    assert 0 < row.seconds < 1
+
+
+def test_a_description_is_json(planned):
+    described = orjson.loads(orjson.dumps(asdict(describe(planned()))))
+    assert [row["position"] for row in described["rows"]] == list(range(8))
+    assert isinstance(described["seconds"], float)
+
+
+def test_an_arm_is_told_once_with_what_starting_it_does(planned):
+    starts = describe(planned("repeats=2")).starts
+    assert list(starts) == ["sim TP4 replay=off", "sim TP4 replay=on"]
+    assert starts["sim TP4 replay=off"][0].startswith("SIMULATED, nothing is started: TP4")
+
+
+def test_an_arm_that_starts_in_two_ways_is_told_twice(planned):
+    starts = describe(on_the_wall(planned(), {"a": "-x", "b": "-y"})).starts
+    assert starts["wall TP4 replay=off in a"] == ("serve -x",)
+    assert starts["wall TP4 replay=off in b"] == ("serve -y",)
+
+
+def test_what_an_engine_cannot_do_is_shown(planned):
+    lines = describe(planned("experiments.a.flags=[-x]")).starts["sim TP4 replay=off in a"]
+    assert lines[0].startswith("unsupported: ")
+    assert "flags" in lines[0]
+
+
+def test_totals_are_of_what_can_be_known(planned):
+    described = describe(planned("experiments.b.load.sessions=3"))
+    assert described.seconds == pytest.approx(sum(row.seconds for row in described.rows))
+    assert (described.unknown, described.simulated, described.servers) == (0, 4 * 90.0, 0)
+
+
+def test_a_point_that_ends_by_sessions_on_the_wall_is_of_unknown_length(planned):
+    made = planned("experiments.b.load={kind: closed, sessions: 3}")
+    described = describe(on_the_wall(made, {"a": "-x", "b": "-x"}))
+    assert [row.seconds for row in described.rows[-2:]] == [None, None]
+    assert (described.unknown, described.seconds, described.servers) == (2, 4 * 90.0, 6)
+    assert described.simulated == 0
