@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from results.evidence import Observed
 from workloads.prompt import Prompt, Role
 
 CHECK_INPUT, CHECK_OUTPUT = 16, 4
+
+SECRET_HEADERS = frozenset(
+    ("authorization", "proxy-authorization", "cookie", "api-key", "x-api-key")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,23 @@ class Endpoint:
     gpus: int | None = None
     provenance: Literal["measured", "plumbing"] = "measured"
 
+    def __post_init__(self) -> None:
+        place = urlsplit(self.url)
+        if place.scheme not in {"http", "https"} or not place.hostname:
+            raise ValueError(f"url {self.url} is none: write it as http://HOST:PORT")
+        secret = sorted(name for name in self.headers if name.lower() in SECRET_HEADERS)
+        if place.username or place.password or secret:
+            where = f"the header {secret[0]}" if secret else "the url"
+            raise ValueError(
+                f"{where} holds a secret, and a suite is copied into every run folder: name its "
+                "environment variable as api_key_env"
+            )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The variable with its key, where it needs one."""
+        return (self.api_key_env,) if self.api_key_env else ()
+
     @property
     def clock(self) -> Clock:
         """The wall's."""
@@ -84,7 +106,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def start(
-        self, deployment: Deployment, *, seed: int, log: Path, keys: Mapping[str, str] | None = None
+        self, deployment: Deployment, *, seed: int, log: Path, keys: Mapping[str, str]
     ) -> AsyncIterator[Server]:
         """A client of the endpoint, once it has answered one small request with a stream.
 
@@ -98,7 +120,7 @@ class Endpoint:
             Renderer(self._pool()),
             timeouts=self.timeouts,
             headers=self.headers,
-            key=self._key(keys or {}),
+            key=self._key(keys),
             ca_file=self.ca_file,
             proxy=self.proxy,
         )
@@ -111,8 +133,9 @@ class Endpoint:
             log.write_text(f"{client.url} answered in {seconds:.3f} s: {configuration}\n")  # noqa: ASYNC240
             yield Server(
                 client=client,
-                observe=lambda: self._observed(client, configuration),
+                observe=lambda: self._observed(deployment, client, configuration),
                 steps=lambda: None,
+                metrics_url=f"{client.url}/metrics",
             )
         finally:
             await client.close()
@@ -157,12 +180,14 @@ class Endpoint:
             raise EngineError(f"endpoint {self.name} at {client.url}: {reply.error}")
         return reply
 
-    def _observed(self, client: HttpClient, configuration: dict[str, Any]) -> Observed:
+    def _observed(
+        self, deployment: Deployment, client: HttpClient, configuration: dict[str, Any]
+    ) -> Observed:
         seen = client.seen
         return Observed(
             provenance=self.provenance,
             gpus=self.gpus,
-            requested=asdict(self),
+            requested={"replay": deployment.replay} if deployment.replay else {},
             features={
                 "replies": seen.replies,
                 "replies with usage": seen.usage,

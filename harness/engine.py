@@ -18,11 +18,14 @@ Replay = Literal["off", "on-eager", "on"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What is to run: engine, model, topology, replay arm, flags. Holds no secrets."""
+    """What is to run: engine, model, topology, replay arm, flags. Holds no secrets.
+
+    Where `replay` is None the engine does as it is wont, and nothing is claimed of it.
+    """
 
     engine: "Engine"
     topology: Topology
-    replay: Replay = "on"
+    replay: Replay | None = None
     model: str = "deepseek-ai/DeepSeek-V4.1-Flash"
     pinned: bool = True
     flags: tuple[str, ...] = ()
@@ -32,7 +35,8 @@ class Deployment:
     def arm(self) -> str:
         """The short name of everything that is compared: `sim TP4 replay=on`."""
         unpinned = "" if self.pinned or self.topology.ranks == 1 else " unpinned"
-        return f"{self.engine.name} {self.topology.name} replay={self.replay}{unpinned}"
+        replay = f" replay={self.replay}" if self.replay else ""
+        return f"{self.engine.name} {self.topology.name}{replay}{unpinned}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

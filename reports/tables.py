@@ -29,7 +29,7 @@ from reports.notation import (
     show,
     unscaled,
 )
-from results.figure import Figure, Summary
+from results.figure import Figure, RankShare, Summary
 
 WIDTH = 78
 """How wide paragraphs are at most."""
@@ -49,7 +49,11 @@ REQUEST = {
     "output_rate_per_gpu": "tok/s/GPU",
     "cache_hit": "cache hit",
 }
-LIMITED = {**REQUEST, "goodput": "goodput req/s"}
+SCHEDULED = {
+    "arrival_rate": "sessions/s sent",
+    "schedule_ttft.p50": "TTFT p50 from schedule",
+}
+LIMITED = {"goodput": "goodput req/s"}
 BATCH = {
     "batch_tpot": "TPOT",
     "batch_rate": "output tok/s",
@@ -98,10 +102,12 @@ Filled = tuple[Column, list[str]]
 
 def sheets(summaries: Sequence[Summary]) -> list[Sheet]:
     """The whole tables of a run, a row a cell whatever became of it, each figure with its doubt."""
-    return [
-        _sheet(title, of_table, _whole(of_table, shown), shown)
-        for title, of_table, shown in _tables(summaries)
-    ]
+    made = []
+    for title, of_table, shown in _tables(summaries):
+        made.append(_sheet(title, of_table, _whole(of_table, shown), shown))
+        if any(summary.ranks for summary in of_table):
+            made.append(_ranks(of_table))
+    return made
 
 
 def brief_sheets(summaries: Sequence[Summary]) -> list[Sheet]:
@@ -266,8 +272,9 @@ def _tables(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[Summary], 
     for (experiment, batches), members in groups.items():
         heading = f"{'Fixed batches' if batches else 'Results'}: {experiment}"
         limited = any(limit for one in members for limit in one.cell.objectives.values())
-        shown = BATCH if batches else LIMITED if limited else REQUEST
-        yield headed(heading, members), _ordered(members), shown
+        scheduled = any(one.cell.load.get("kind") == "open" for one in members)
+        shown = REQUEST | (SCHEDULED if scheduled else {}) | (LIMITED if limited else {})
+        yield headed(heading, members), _ordered(members), BATCH if batches else shown
 
 
 def _ordered(summaries: Sequence[Summary]) -> list[Summary]:
@@ -308,6 +315,33 @@ def _whole(summaries: Sequence[Summary], shown: Mapping[str, str]) -> Iterator[F
             yield Column(name="cache hit"), [_cache(summary) for summary in summaries]
         else:
             yield Column(name=name), [doubted(figure(summary, key)) for summary in summaries]
+
+
+def _ranks(summaries: Sequence[Summary]) -> Sheet:
+    """How requests and cache hits fell on the ranks of each cell."""
+    names = ("arm", "load", "rank", "requests", "cache hit")
+    rows = [
+        (
+            summary.cell.arm,
+            place,
+            str(share.rank),
+            number(share.requests, 0),
+            show(_hit(share)),
+        )
+        for summary, place in zip(summaries, _places(summaries), strict=True)
+        for share in summary.ranks
+    ]
+    title = headed(f"Data-parallel ranks: {summaries[0].cell.experiment}", summaries)
+    columns = tuple(Column(name=name, number=name not in {"arm", "load"}) for name in names)
+    return Sheet(title=title, columns=columns, rows=tuple(rows))
+
+
+def _hit(share: RankShare) -> Figure:
+    if not share.input_tokens:
+        reason = "no request tells its cached tokens"
+        return Figure(value=None, unit="share", n=0, reason=reason)
+    value = share.cached_tokens / share.input_tokens
+    return Figure(value=value, unit="share", n=share.requests)
 
 
 def _brief(summaries: Sequence[Summary], shown: Mapping[str, str]) -> Iterator[Filled]:

@@ -41,11 +41,25 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankShare:
+    """What one data-parallel rank did: requests, their input tokens, and how many were cached.
+
+    Tokens are those of requests that tell their cached ones.
+    """
+
+    rank: int
+    requests: int
+    input_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What one point, or one cell over its repeats, comes to.
 
     `figures` is keyed `metric` or `metric.statistic`: `ttft.p90`, `output_rate`. `status` is the
     outcome's; `problems` says why the numbers must not be used, and is empty for a valid point.
+    `ranks` are there where requests name more than one.
     """
 
     cell: Cell
@@ -55,6 +69,7 @@ class Summary:
     provenance: Provenance | None
     problems: tuple[str, ...]
     figures: Mapping[str, Figure]
+    ranks: tuple[RankShare, ...] = ()
 
     @property
     def valid(self) -> bool:

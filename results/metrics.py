@@ -11,6 +11,7 @@ from results.cell import Cell
 from results.columns import Columns, Floats, columns
 from results.figure import Figure, Summary
 from results.pool import pool
+from results.ranks import by_rank
 from results.run import RunPoint
 from results.window import Window
 
@@ -32,6 +33,7 @@ def summarise(point: RunPoint) -> Summary:
         provenance=evidence.observed.provenance if evidence else None,
         problems=_problems(point, table) if finished else (),
         figures=figures(rows, point.cell, window, primed=_primed(table, window)),
+        ranks=by_rank(table),
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from results.figure import Figure, Summary
 from results.interval import of_mean
+from results.ranks import added
 
 FEWEST_RUNS = 3
 """With two runs Student's factor is 12.7: the interval would say nothing."""
@@ -48,6 +49,7 @@ def _one(repeats: Sequence[Summary]) -> Summary:
             name: _pooled(name, [one.figures[name] for one in kept if name in one.figures])
             for name in names
         },
+        ranks=added(share for one in kept for share in one.ranks),
     )
 
 

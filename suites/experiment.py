@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints
 
+from harness.endpoint import Endpoint
 from harness.engine import Deployment, Replay
 from harness.load import Load
 from harness.point import Point
@@ -27,7 +28,7 @@ from workloads.batch import Batch
 from workloads.growing import Growing
 from workloads.single import Single
 
-Engines = SimulatedEngine | Vllm
+Engines = SimulatedEngine | Endpoint | Vllm
 Workloads = AgentX | Batch | Growing | Single
 Loads = Load
 """The kinds that a suite may name."""

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from results import batches, metrics, window
 from results.columns import columns
-from results.figure import Figure, Summary
+from results.figure import Figure, RankShare, Summary
 from results.metrics import pool
+from results.ranks import added, by_rank
 from results.record import RequestRecord
 from tests.test_results_record import cell, failed, made, table
 
@@ -411,3 +412,20 @@ def test_every_figure_is_documented_and_every_documented_figure_exists() -> None
     documented = set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))
     shown = figures(load={"kind": "open", "rate": 1.0}, workload={"kind": "batch"})
     assert {name.split(".")[0] for name in shown} == documented
+
+
+def test_hits_are_told_for_each_rank_where_there_are_several() -> None:
+    # F-19: a session whose turns land on another rank each time misses.
+    rows = table(
+        made([0.5], rank=0, cached_tokens=600, ceiling_tokens=600),
+        made([0.5], rank=0, cached_tokens=400, ceiling_tokens=600),
+        made([0.5], rank=1, cached_tokens=0),
+        made([0.5], rank=1, cached_tokens=None),
+        made([0.5], rank=2, phase="warm-up"),
+    )
+    assert by_rank(rows) == (
+        RankShare(rank=0, requests=2, input_tokens=2000, cached_tokens=1000),
+        RankShare(rank=1, requests=2, input_tokens=1000, cached_tokens=0),
+    )
+    assert by_rank(table(made([0.5], rank=0))) == ()
+    assert added(by_rank(rows) * 2)[0].input_tokens == 4000

@@ -36,7 +36,7 @@ def under(tmp_path, *, stall=5.0, output=8, **fault) -> Seen:
 
 @pytest.mark.parametrize("after", [0, 3])
 def test_an_error_frame_is_a_failure_though_the_status_is_200(after, tmp_path):
-    seen = under(tmp_path, fault="error-frame", after=after)
+    seen = under(tmp_path, output=400, fault="error-frame", after=after)
     assert seen.reply.status == 200
     assert "breaks this answer off" in seen.reply.error
     assert len(seen.reply.stamps) == after

@@ -126,3 +126,16 @@ def test_its_settings_are_plain_values():
     endpoint = Endpoint(url="http://h", model="m", body={"seed": 1}, timeouts=Timeouts(total=9))
     assert orjson.loads(orjson.dumps(asdict(endpoint)))["timeouts"]["total"] == 9
     assert (endpoint.clock, endpoint.kind) == ("wall", "endpoint")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"url": "localhost:8000"}, "write it as http://HOST:PORT"),
+        ({"url": "http://me:secret@host:1"}, "name its environment variable as api_key_env"),
+        ({"headers": {"Authorization": "Bearer x"}}, "the header Authorization holds a secret"),
+    ],
+)
+def test_what_would_put_a_secret_into_a_run_folder_is_refused(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Endpoint(**{"url": "http://host:1", "model": "m", **settings})

@@ -11,7 +11,7 @@ import pyarrow as pa
 from annotated_types import Ge, Le
 
 from harness.clock import Clock
-from harness.engine import Deployment, Server
+from harness.engine import Deployment, Replay, Server
 from harness.sim.client import Pump, SimulatedClient
 from harness.sim.cost import Cost
 from harness.sim.machine import Machine, Settings
@@ -21,6 +21,9 @@ from results.evidence import Observed
 Count = Annotated[int, Ge(1), Le(1_000_000_000)]
 
 MOST_BLOCKS = 10_000_000
+
+USUAL: Replay = "on"
+"""What it does where nothing else is asked for, as vLLM does."""
 
 STEPS = pa.schema(
     [
@@ -102,7 +105,7 @@ class SimulatedEngine:
         topology = deployment.topology
         return [
             f"SIMULATED, nothing is started: {topology.name}, {topology.ranks} rank(s), "
-            f"replay {deployment.replay}, {self.kv_tokens:,} KV tokens a rank",
+            f"replay {deployment.replay or USUAL}, {self.kv_tokens:,} KV tokens a rank",
             "step times are plausible constants, not a prediction of any machine",
         ]
 
@@ -145,13 +148,13 @@ class SimulatedEngine:
             noise=self.noise,
             drift=self.drift,
             slowdown=self.slowdown,
-            replay=deployment.replay,
+            replay=deployment.replay or USUAL,
             topology=deployment.topology,
             cost=self.cost,
         )
 
     def _observed(self, deployment: Deployment) -> Observed:
-        topology, replay = deployment.topology, deployment.replay
+        topology, replay = deployment.topology, deployment.replay or USUAL
         return Observed(
             provenance="simulated",
             gpus=topology.gpus,
