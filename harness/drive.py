@@ -4,7 +4,7 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,9 @@ class Call:
 
 
 Keep = Callable[[RequestRecord], None]
+
+MADE_AHEAD = 16
+"""Sessions made before the window opens, where the load does not say how many start together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +103,9 @@ async def drive(
         )
         stop = sends.create_task(interrupt.wait())
         await _race(_warm_up(trial), stop)
+        sessions = _sessions(trial)
         opened = now()
-        await _race(_follow(trial, opened), stop, seconds=load.duration)
+        await _race(_follow(trial, sessions, opened), stop, seconds=load.duration)
         closed = now()
         await _race(_landed(trial), stop, seconds=load.grace)
         trial.cut.set()
@@ -138,10 +142,20 @@ async def _warm_up(trial: Trial) -> None:
                 await _walk(trial, session, lane=rank, start=now(), warmup=True)
 
 
-async def _follow(trial: Trial, opened: float) -> None:
-    """Starts sessions as the load says, until there are no more."""
+def _sessions(trial: Trial) -> Iterator[Session]:
+    """The sessions of the load, the first of them made at once.
+
+    Making a long session takes a while, and those that start together should not wait for it.
+    """
     load = trial.point.load
     sessions = islice(trial.point.workload.sessions(trial.point.seed), load.sessions)
+    together = load.concurrency if isinstance(load, Closed) else MADE_AHEAD
+    return chain(list(islice(sessions, together)), sessions)
+
+
+async def _follow(trial: Trial, sessions: Iterator[Session], opened: float) -> None:
+    """Starts sessions as the load says, until there are no more."""
+    load = trial.point.load
     async with asyncio.TaskGroup() as lanes:
         match load:
             case Closed():

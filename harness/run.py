@@ -1,6 +1,7 @@
 """Runs points one after another into a run folder, and leaves alone those that are finished."""
 
 import asyncio
+import gc
 import signal
 import threading
 import time
@@ -149,7 +150,7 @@ async def _measure(
         starting = engine.start(deployment, seed=point.noise_seed, log=writer.log_path, keys=keys)
         async with (
             _unless(stop, starting) as server,
-            _flushed(writer, engine.clock),
+            _on_the_wall(writer, engine.clock),
             sampled(server.metrics_url, writer.add_samples),
             _watched(server, deaths, stop),
         ):
@@ -218,8 +219,8 @@ async def _watched(server: Server, deaths: list[str], stop: asyncio.Event) -> As
 
 
 @asynccontextmanager
-async def _flushed(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[None]:
-    """Puts rows on disk every second, also while no new ones come in.
+async def _on_the_wall(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[None]:
+    """Puts rows on disk every second, also while none come in, and keeps the collector away.
 
     On the virtual clock rows come in as fast as they can be made: the writer's own pace will do.
     """
@@ -229,12 +230,18 @@ async def _flushed(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[None
             await asyncio.sleep(1.0)
             writer.flush()
 
-    task = asyncio.ensure_future(flush()) if pace == "wall" else None
+    if pace == "virtual":
+        yield
+        return
+    task = asyncio.ensure_future(flush())
+    # What is there now stays; going through it again and again would hold up sends and reads.
+    gc.collect()
+    gc.freeze()
     try:
         yield
     finally:
-        if task:
-            task.cancel()
+        gc.unfreeze()
+        task.cancel()
 
 
 @contextmanager
