@@ -2,8 +2,9 @@
 
 `python benchmarks/client.py` takes about two minutes on two cores, one for the server and one for
 the client, and exits 0 where the goals are reached. Other clients can be measured beside it:
-`--peer "COMMAND"`, run as `COMMAND URL STREAMS PIECES`, which must ask for as many streams at once,
-read them to their end, and stop.
+`--peer "GOAL COMMAND"`, run as `COMMAND URL STREAMS PIECES`, which must ask for as many streams at
+once, read them to their end, and stop; GOAL is the share of its cost that ours may come to. Streams
+are longer then, because such clients take seconds to start, and few turns.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 
@@ -27,8 +29,8 @@ from harness.wire.render import Renderer
 from workloads.prompt import marked
 
 GAP = 0.02
-SHORT, LONG = 50, 250
-REPEATS = 5
+SHORT, LONG, LONG_BESIDE_PEERS = 50, 250, 1050
+REPEATS, REPEATS_BESIDE_PEERS = 5, 2
 GOALS = {64: 2.5, 256: 2.0}
 UNPACED_GOAL = 400_000
 UNPACED_STREAMS, UNPACED_PIECES, TOGETHER = 4, 200_000, 8
@@ -46,6 +48,9 @@ LAST = (
 )
 
 
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
@@ -60,10 +65,16 @@ def serve(streams: int, pieces: int, gap: float, together: int) -> None:
     pin(SERVER_CORE)
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(listener.getsockname()[1], flush=True)
-    connections = [listener.accept()[0] for _ in range(streams)]
-    for connection in connections:
+    connections: list[socket.socket] = []
+    while len(connections) < streams:
+        connection = listener.accept()[0]
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _take(connection)
+        if b"completions" in _take(connection).partition(b"\r\n")[0]:
+            connections.append(connection)
+        else:
+            # Some clients ask for models, counters or token counts first.
+            connection.sendall(NOT_FOUND)
+            connection.close()
     for connection in connections:
         connection.sendall(HEAD)
     out = chunk(FRAME * together)
@@ -79,16 +90,17 @@ def serve(streams: int, pieces: int, gap: float, together: int) -> None:
         connection.close()
 
 
-def _take(connection: socket.socket) -> None:
-    """Reads one request."""
+def _take(connection: socket.socket) -> bytes:
+    """Reads one request, and gives its head."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += connection.recv(65536)
     head, _, body = data.partition(b"\r\n\r\n")
     lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
-    left = int(lengths[0].split(b":")[1]) - len(body)
+    left = int(lengths[0].split(b":")[1]) - len(body) if lengths else 0
     while left > 0:
         left -= len(connection.recv(left))
+    return head
 
 
 def floor(port: int, streams: int) -> tuple[float, int]:
@@ -97,7 +109,7 @@ def floor(port: int, streams: int) -> tuple[float, int]:
     connections, reads = {}, {}
     for _ in range(streams):
         connection = socket.create_connection(("127.0.0.1", port))
-        connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")
         connection.setblocking(False)
         connections[connection.fileno()], reads[connection.fileno()] = connection, []
         poller.register(connection.fileno(), select.EPOLLIN)
@@ -154,7 +166,10 @@ def run(client: str, streams: int, pieces: int, gap: float, together: int = 1) -
             return float(spent)
         url = f"http://127.0.0.1:{port}"
         peer = subprocess.Popen(
-            [*shlex.split(client), url, str(streams), str(pieces)], stdout=subprocess.DEVNULL
+            [*shlex.split(client)[1:], url, str(streams), str(pieces)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=partial(pin, CLIENT_CORE),  # noqa: PLW1509 - there are no threads
         )
         _, status, used = os.wait4(peer.pid, 0)
         peer.returncode = os.waitstatus_to_exitcode(status)
@@ -162,18 +177,18 @@ def run(client: str, streams: int, pieces: int, gap: float, together: int = 1) -
         return used.ru_utime + used.ru_stime
 
 
-def slope(client: str, streams: int) -> float:
+def slope(client: str, streams: int, most: int) -> float:
     """CPU seconds per 1,000 pieces, starting and ending left out."""
-    short, long = (run(client, streams, pieces, GAP) for pieces in (SHORT, LONG))
-    return (long - short) / (streams * (LONG - SHORT)) * 1000
+    short, long = (run(client, streams, pieces, GAP) for pieces in (SHORT, most))
+    return (long - short) / (streams * (most - SHORT)) * 1000
 
 
-def paced(streams: int, clients: list[str]) -> dict[str, float]:
+def paced(streams: int, peers: list[str]) -> dict[str, float]:
     """Each client's slope, the clients taking turns; the median of all turns."""
-    found: dict[str, list[float]] = {client: [] for client in clients}
-    for _ in range(REPEATS):
+    found: dict[str, list[float]] = {client: [] for client in ["floor", "ours", *peers]}
+    for _ in range(REPEATS_BESIDE_PEERS if peers else REPEATS):
         for client, slopes in found.items():
-            slopes.append(slope(client, streams))
+            slopes.append(slope(client, streams, LONG_BESIDE_PEERS if peers else LONG))
     for client, slopes in found.items():
         shown = " ".join(f"{value * 1000:.2f}" for value in slopes)
         print(f"{streams} streams, {client}: ms of CPU per 1,000 pieces: {shown}", flush=True)
@@ -183,12 +198,16 @@ def paced(streams: int, clients: list[str]) -> dict[str, float]:
 def compare(peers: list[str]) -> int:
     reached = True
     for streams, goal in GOALS.items():
-        costs = paced(streams, ["floor", "ours", *peers])
+        costs = paced(streams, peers)
         for client, cost in costs.items():
             ratio = cost / costs["floor"]
             note = f" (goal {goal})" if client == "ours" else ""
             print(f"{streams} streams, {client}: {cost * 1000:.2f} ms, {ratio:.2f}x floor{note}")
         reached &= costs["ours"] <= goal * costs["floor"]
+        for peer in peers:
+            share, most = costs["ours"] / costs[peer], float(shlex.split(peer)[0])
+            print(f"{streams} streams: ours is {share:.2f}x of {peer} (goal {most})")
+            reached &= share <= most
     pieces = UNPACED_STREAMS * UNPACED_PIECES
     spent = [run("ours", UNPACED_STREAMS, UNPACED_PIECES, 0, TOGETHER) for _ in range(REPEATS)]
     rate = pieces / statistics.median(spent)
