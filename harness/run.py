@@ -167,7 +167,7 @@ async def _measure(
             observed, steps = server.observe(), server.steps()
     if stop.is_set() and not deaths:
         raise KeyboardInterrupt
-    reason = deaths[-1] if deaths else None
+    reason = deaths[0] if deaths else None
     if not states["ok"] and not states["cut"]:
         reason = f"no request succeeded: {failures[0] if failures else 'none was sent'}"
     evidence = Evidence(
@@ -201,7 +201,8 @@ async def _watched(server: Server, deaths: list[str], stop: asyncio.Event) -> As
     """Notes it where the server ends by itself, and stops the load then."""
 
     async def watch(ended: Coroutine[Any, Any, str]) -> None:
-        deaths.append(await ended)
+        # Before what its requests say of it.
+        deaths.insert(0, await ended)
         # What was in flight should fail for its own reason before the rest is cut.
         await asyncio.sleep(LAST_WORDS)
         stop.set()
@@ -209,7 +210,7 @@ async def _watched(server: Server, deaths: list[str], stop: asyncio.Event) -> As
     task = asyncio.ensure_future(watch(server.ended())) if server.ended else None
     try:
         yield
-        # Requests fail before a dying server has ended, and its own words say more than theirs.
+        # Its requests may all fail before it has ended.
         if task and deaths:
             await asyncio.wait({task}, timeout=DYING)
     finally:

@@ -40,7 +40,7 @@ def flags_of(deployment: Deployment, known: frozenset[str] | None = None) -> lis
     if topology.experts:
         flags.append("--enable-expert-parallel")
     arm = REPLAY[deployment.replay] if deployment.replay else ()
-    if known is None or arm[0] in known:
+    if arm and (known is None or arm[0] in known):
         flags += arm
     return flags + [flag for flag in ALWAYS if known is None or flag in known]
 

@@ -78,7 +78,9 @@ class Vllm:
         """The command line, with port 0 where a free one will be taken, and the environment.
 
         Flags of the replay arm are left out at the start where `vllm serve --help=all` lacks them.
+        Raises UnsupportedError where requests could not be worded as the settings say.
         """
+        self._endpoint(self.port).describe(_plain(deployment))
         variables = {**SURROUNDINGS, **self.environment, **deployment.environment}
         words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
         return [" ".join([*words, shlex.join(self.command(deployment, self.port))])]
@@ -109,13 +111,16 @@ class Vllm:
         Raises EngineError where another one is in the way, where it ends before it answers or
         takes too long, and where something of it cannot be ended.
         """
+        self.describe(deployment)
         _refuse_leftovers(log)
         known = await offered(self.python)
         port = self.port or _free_port()
         _refuse_taken(port)
         command = self.command(deployment, port, known)
         variables = {**SURROUNDINGS, **self.environment, **deployment.environment}
-        program = await processes.start(command, variables, log)
+        # Speed that means nothing may wait for a client on the same cores.
+        background = self.provenance == "plumbing"
+        program = await processes.start(command, variables, log, background=background)
         try:
             async with self._answering(deployment, port, seed, log, program) as server:
                 program.note()
@@ -138,10 +143,10 @@ class Vllm:
     def _answering(
         self, deployment: Deployment, port: int, seed: int, log: Path, program: processes.Program
     ) -> AbstractAsyncContextManager[Server]:
-        endpoint, plain = self._endpoint(port), replace(deployment, flags=(), environment={})
+        endpoint = self._endpoint(port)
         return answering(
             # The log is the server's own, so what the endpoint has to say goes nowhere.
-            lambda: endpoint.start(plain, seed=seed, log=Path(os.devnull), keys={}),
+            lambda: endpoint.start(_plain(deployment), seed=seed, log=Path(os.devnull), keys={}),
             program,
             port,
             log,
@@ -177,6 +182,11 @@ class Vllm:
             features=seen.features,
             configuration={**seen.configuration, "command": shlex.join(command)},
         )
+
+
+def _plain(deployment: Deployment) -> Deployment:
+    """The deployment as an endpoint sees it: already started."""
+    return replace(deployment, flags=(), environment={})
 
 
 async def _asked(client: Client) -> dict[str, Any]:
