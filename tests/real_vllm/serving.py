@@ -3,9 +3,9 @@
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from harness import processes
 from harness.client import Reply, Request
 from harness.endpoint import Endpoint
-from harness.engine import Deployment, Server
+from harness.engine import Deployment
 from harness.load import Closed
 from harness.point import Point
 from harness.run import run
@@ -72,33 +72,8 @@ def serving(folder: Path, vllm: Vllm, topology: str = "TP1") -> Iterator[str]:
     assert set(Path("/dev/shm").glob("psm_*")) <= shared
 
 
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """An engine that runs already: an endpoint whose counters are read."""
-
-    url: str
-    kind: str = "running"
-    name: str = "vllm"
-    clock: str = "wall"
-    secrets: tuple[str, ...] = ()
-
-    def describe(self, deployment: Deployment) -> list[str]:
-        return [self.url]
-
-    @asynccontextmanager
-    async def start(
-        self, deployment: Deployment, *, seed: int, log: Path, keys: Mapping[str, str]
-    ) -> AsyncIterator[Server]:
-        endpoint = asked(self.url)
-        async with endpoint.start(deployment, seed=seed, log=log, keys=keys) as server:
-            yield replace(
-                server,
-                observe=lambda: replace(server.observe(), requested={}),
-                metrics_url=f"{self.url}/metrics",
-            )
-
-
 def asked(url: str, **settings) -> Endpoint:
+    """The running server as an endpoint."""
     return Endpoint(url=url, model="vllm", chunk_usage=True, provenance="plumbing", **settings)
 
 
@@ -119,7 +94,7 @@ class Silent:
 
 
 def measured(
-    served: Vllm | Running,
+    served: Vllm | Endpoint,
     workload: Workload,
     load: Closed,
     folder: Path,
@@ -177,8 +152,8 @@ def replies(
 
     async def main() -> list[Reply]:
         endpoint = asked(url, **settings)
-        deployment = Deployment(engine=Running(url=url), topology=parse("TP1"))
-        async with endpoint.start(deployment, seed=3, log=Path("/dev/null")) as server:
+        deployment = Deployment(engine=endpoint, topology=parse("TP1"))
+        async with endpoint.start(deployment, seed=3, log=Path("/dev/null"), keys={}) as server:
             found = []
             for number, (seed, length) in enumerate(prompts):
                 prompt = Prompt(

@@ -5,7 +5,7 @@ import pytest
 from harness.load import Closed
 from tests.real_vllm.serving import (
     HITS,
-    Running,
+    asked,
     engine,
     hit_share,
     measured,
@@ -25,7 +25,7 @@ def running(tmp_path_factory):
     """160 blocks of 128 tokens."""
     flags = ("--num-gpu-blocks-override", "160", "--max-num-batched-tokens", "1024")
     with serving(tmp_path_factory.mktemp("small"), engine(*flags)) as url:
-        yield Running(url=url)
+        yield asked(url)
 
 
 def agents(running, folder, number, output):

@@ -5,7 +5,7 @@ import pytest
 from harness.load import Closed
 from tests.real_vllm.serving import (
     HITS,
-    Running,
+    asked,
     engine,
     hit_share,
     measured,
@@ -24,7 +24,7 @@ BLOCK = 128
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("one"), engine()) as url:
-        yield Running(url=url)
+        yield asked(url)
 
 
 GROWING = Growing(turns=5, first=1000, fresh=300, output=64)

@@ -5,7 +5,7 @@ import pytest
 from harness.load import Closed
 from tests.real_vllm.serving import (
     HITS,
-    Running,
+    asked,
     engine,
     measured,
     problems,
@@ -26,7 +26,7 @@ CHAT = Growing(turns=4, first=1000, fresh=200, output=16)
 def running(tmp_path_factory):
     vllm = engine(environment={"VLLM_CPU_OMP_THREADS_BIND": "0|1"})
     with serving(tmp_path_factory.mktemp("two"), vllm, TOPOLOGY) as url:
-        yield Running(url=url)
+        yield asked(url)
 
 
 def test_pinned_sessions_hit_on_their_rank(running, tmp_path):
