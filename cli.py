@@ -50,7 +50,8 @@ def _version(asked: bool) -> None:
 @app.callback()
 def main(
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Prints it.")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Prints the version."),
     ] = False,
 ) -> None:
     """Measure LLM serving engines under agentic load, with every number's n and doubt."""
@@ -96,7 +97,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="One line a point, for logs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a suite into a run folder, or finish the newest one that is not complete.
+    """Run a suite, or go on with its newest run that is not complete.
 
     Example: paceline run smoke
     """
@@ -298,14 +299,14 @@ def _folder(suite: Suite, planned: Plan, out: Path, *, new: bool) -> RunFolder:
     import secrets
 
     from harness.environment import environment
-    from results.folder import create, newest_unfinished, reopen
+    from results.folder import complete, create, newest_unfinished, reopen
 
     unfinished = None if new else newest_unfinished(out, suite.name, planned.hash)
     if unfinished:
         print(f"Resuming {unfinished}", file=sys.stderr)
         return reopen(unfinished)
-    if not new and out.is_dir() and any(out.glob(f"{suite.name}-*/plan.json")):
-        print("Nothing is left to do in earlier runs of this suite: starting anew", file=sys.stderr)
+    if not new and complete(out, suite.name, planned.hash):
+        print("An earlier run of this very plan is complete: starting anew", file=sys.stderr)
     simulated = all(point.deployment.engine.clock == "virtual" for point in planned.points)
     # A simulated server is always new, so its runs may repeat to the byte. A real one may remember
     # an earlier run, so nothing that is sent to it may ever have been sent before.

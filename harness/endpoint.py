@@ -63,6 +63,8 @@ class Endpoint:
         place = urlsplit(self.url)
         if place.scheme not in {"http", "https"} or not place.hostname:
             raise ValueError(f"url {self.url} is none: write it as http://HOST:PORT")
+        if self.mode != "ids" and self.tokenizer is None:
+            raise ValueError(f"mode {self.mode} needs text: state a tokenizer, or use mode ids")
         secret = sorted(name for name in self.headers if name.lower() in SECRET_HEADERS)
         if place.username or place.password or secret:
             where = f"the header {secret[0]}" if secret else "the url"
@@ -141,9 +143,11 @@ class Endpoint:
             await client.close()
 
     def _check(self, deployment: Deployment) -> None:
-        if self.mode != "ids" and self.tokenizer is None:
+        topology = deployment.topology
+        if self.gpus is not None and self.gpus != topology.gpus:
             raise UnsupportedError(
-                f"endpoint {self.name}: mode {self.mode} needs text, so state a tokenizer"
+                f"{self.name} states gpus: {self.gpus}, and {topology.name} has {topology.gpus}: "
+                "write the topology that it really has"
             )
         if deployment.flags or deployment.environment:
             raise UnsupportedError(
@@ -177,15 +181,19 @@ class Endpoint:
         request = Request(id=name, prompt=prompt, output=CHECK_OUTPUT, session=name)
         reply = await client.send(request, cut=asyncio.Event(), on_first=lambda _: None)
         if reply.error:
-            raise EngineError(f"endpoint {self.name} at {client.url}: {reply.error}")
+            served = _names(await client.get("/v1/models"))
+            hint = f" (it serves: {', '.join(served)})" if served else ""
+            raise EngineError(f"{self.name} does not answer as it should: {reply.error}{hint}")
         return reply
 
     def _observed(
         self, deployment: Deployment, client: HttpClient, configuration: dict[str, Any]
     ) -> Observed:
-        seen = client.seen
+        seen, version = client.seen, configuration["version"]
+        # A server that says so of itself is believed, whatever its owner states.
+        simulated = isinstance(version, dict) and version.get("simulated") is True
         return Observed(
-            provenance=self.provenance,
+            provenance="simulated" if simulated else self.provenance,
             gpus=self.gpus,
             requested={"replay": deployment.replay} if deployment.replay else {},
             features={

@@ -59,7 +59,8 @@ class Summary:
 
     `figures` is keyed `metric` or `metric.statistic`: `ttft.p90`, `output_rate`. `status` is the
     outcome's; `problems` says why the numbers must not be used, and is empty for a valid point.
-    `ranks` are there where requests name more than one.
+    `ranks` are there where requests name more than one; `failures` are the commonest reasons of
+    failed requests, and how many have each.
     """
 
     cell: Cell
@@ -70,6 +71,7 @@ class Summary:
     problems: tuple[str, ...]
     figures: Mapping[str, Figure]
     ranks: tuple[RankShare, ...] = ()
+    failures: tuple[tuple[str, int], ...] = ()
 
     @property
     def valid(self) -> bool:

@@ -112,6 +112,14 @@ def newest_unfinished(out: Path, suite_name: str, plan_hash: str) -> Path | None
     return max(found)[2] if found else None
 
 
+def complete(out: Path, suite_name: str, plan_hash: str) -> bool:
+    """Whether there is a folder of this suite and plan in which nothing is left to be run."""
+    return any(
+        _same(path, suite_name, plan_hash) and not _unfinished(path, suite_name, plan_hash)
+        for path in out.glob(f"{_safe(suite_name)}-*")
+    )
+
+
 def reopen(path: Path) -> RunFolder:
     """A run folder to go on with. Raises FolderError where it is none, or another writes to it."""
     return RunFolder(path, document.read(path / "plan.json"))
@@ -165,19 +173,22 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
-def _unfinished(path: Path, suite_name: str, plan_hash: str) -> bool:
-    if not (path / "plan.json").exists():
-        return False
+def _same(path: Path, suite_name: str, plan_hash: str) -> bool:
     try:
         plan = document.read(path / "plan.json")
     except FolderError:
         return False
+    return (plan.get("suite"), plan.get("hash")) == (suite_name, plan_hash)
+
+
+def _unfinished(path: Path, suite_name: str, plan_hash: str) -> bool:
+    if not _same(path, suite_name, plan_hash):
+        return False
     try:
-        if (plan["suite"], plan["hash"]) != (suite_name, plan_hash):
-            return False
-        return any(_due(path / point["folder"] / "outcome.json") for point in plan["points"])
+        points = document.read(path / "plan.json")["points"]
+        return any(_due(path / point["folder"] / "outcome.json") for point in points)
     except (KeyError, TypeError):
-        # Damaged: it can be neither this run nor taken up.
+        # Damaged: it cannot be taken up.
         return False
 
 

@@ -1,5 +1,6 @@
 """From a point's rows to its summary; docs/metrics.md states every figure."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,12 +9,14 @@ import pyarrow as pa
 
 from results import batches, interval, rates, series, validity
 from results.cell import Cell
-from results.columns import Columns, Floats, columns
+from results.columns import Columns, Floats, columns, of_phase, text
 from results.figure import Figure, Summary
 from results.pool import pool
 from results.ranks import by_rank
 from results.run import RunPoint
 from results.window import Window
+
+MOST_REASONS, LONGEST_REASON = 5, 200
 
 __all__ = ["pool", "summarise"]
 
@@ -34,7 +37,16 @@ def summarise(point: RunPoint) -> Summary:
         problems=_problems(point, table) if finished else (),
         figures=figures(rows, point.cell, window, primed=_primed(table, window)),
         ranks=by_rank(table),
+        failures=_failures(table),
     )
+
+
+def _failures(table: pa.Table) -> tuple[tuple[str, int], ...]:
+    """The commonest reasons of failed requests in the window."""
+    window = of_phase(table)
+    reasons = text(window, "reason")[text(window, "state") == "failed"]
+    counts = Counter(str(reason or "no reason given")[:LONGEST_REASON] for reason in reasons)
+    return tuple(counts.most_common(MOST_REASONS))
 
 
 def _primed(table: pa.Table, window: Window | None) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from annotated_types import Gt
+from annotated_types import Gt, Le
 
 Seconds = Annotated[float, Gt(0)]
 
@@ -13,5 +13,5 @@ class Objectives:
     """Limits in seconds; one that is None is not asked for."""
 
     ttft: Seconds | None = None
-    tpot: Seconds | None = None
+    tpot: Annotated[float, Gt(0), Le(10)] | None = None
     e2el: Seconds | None = None

@@ -1,5 +1,6 @@
 """Repeats of one cell together: each run is one sample."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -50,7 +51,15 @@ def _one(repeats: Sequence[Summary]) -> Summary:
             for name in names
         },
         ranks=added(share for one in kept for share in one.ranks),
+        failures=_failures(kept),
     )
+
+
+def _failures(summaries: Sequence[Summary]) -> tuple[tuple[str, int], ...]:
+    counts: Counter[str] = Counter()
+    for summary in summaries:
+        counts.update(dict(summary.failures))
+    return tuple(counts.most_common())
 
 
 def _told(sentences: Iterable[tuple[Summary, str]]) -> tuple[str, ...]:
@@ -66,7 +75,7 @@ def _told(sentences: Iterable[tuple[Summary, str]]) -> tuple[str, ...]:
 
 def _pooled(name: str, figures: Sequence[Figure]) -> Figure:
     held = [figure for figure in figures if figure.value is not None]
-    n, runs = sum(figure.n for figure in figures), len(held)
+    n, runs = sum(figure.n for figure in held or figures), len(held)
     if not held:
         reason = f"in every run: {figures[0].reason}" if len(figures) > 1 else figures[0].reason
         return replace(figures[0], n=n, reason=reason)

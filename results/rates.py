@@ -27,6 +27,8 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
     ("goodput_share", "share"),
     ("in_flight.mean", "count"),
     ("in_flight.max", "count"),
+    ("live.mean", "count"),
+    ("live.max", "count"),
     ("decode_batch.mean", "count"),
     ("decode_batch.max", "count"),
 )
@@ -73,6 +75,7 @@ def figures(
         **result,
         **_goodput(rows, cell.objectives, window, resample),
         **_at_once("in_flight", rows.sent, rows.ended, window),
+        **_at_once("live", *_trees(rows), window),
         **_at_once("decode_batch", *decoding(rows), window),
     }
 
@@ -220,6 +223,16 @@ def _broken(rows: Columns, limits: Mapping[str, float]) -> Mask:
         lasted = np.where(np.isnan(reached[name]), rows.closed, reached[name]) - rows.sent
         broken |= rows.cut & (lasted > limit)
     return broken
+
+
+def _trees(rows: Columns) -> tuple[Floats, Floats]:
+    """When each session began and ended: its first request was due, and its last one left."""
+    _, place = np.unique(rows.tree, return_inverse=True)
+    count = int(place.max()) + 1 if len(place) else 0
+    begins, ends = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(begins, place, rows.planned)
+    np.maximum.at(ends, place, rows.closed)
+    return begins, ends
 
 
 def _at_once(name: str, begins: Floats, ends: Floats, window: Window) -> dict[str, Figure]:

@@ -20,7 +20,7 @@ from harness.point import Point
 from harness.run import run
 from harness.topology import parse
 from harness.vllm.engine import Vllm
-from results.errors import EngineError, UnsupportedError
+from results.errors import EngineError
 from results.folder import create
 from results.metrics import summarise
 from results.run import read
@@ -77,8 +77,8 @@ def test_the_command_line_says_topology_arm_and_flags():
 
 
 def test_what_cannot_be_worded_is_said_before_anything_starts(tmp_path):
-    with pytest.raises(UnsupportedError, match="state a tokenizer"):
-        start(Vllm(python=str(tmp_path / "python"), mode="chat"), tmp_path)
+    with pytest.raises(ValueError, match="state a tokenizer"):
+        Vllm(python=str(tmp_path / "python"), mode="chat")
 
 
 def test_flags_that_the_help_does_not_name_are_left_out(tmp_path):

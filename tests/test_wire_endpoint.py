@@ -7,9 +7,11 @@ import pytest
 from harness.client import Request
 from harness.endpoint import Endpoint
 from harness.engine import Deployment
+from harness.sim.server.serve import serving as simulating
 from harness.topology import parse
 from harness.wire.deadline import Timeouts
 from results.errors import EngineError, UnsupportedError
+from tests import sim_server
 from tests.scripted_server import DONE, c, script, serving, u, usage, whole
 from workloads.prompt import marked
 
@@ -51,8 +53,8 @@ async def serve(asked, reader, writer):
 
 
 def test_an_endpoint_is_checked_with_a_request_and_observed(tmp_path):
-    found, server = observed(serve, tmp_path, gpus=8, body={"seed": 1})
-    assert (found.provenance, found.gpus) == ("measured", 8)
+    found, server = observed(serve, tmp_path, gpus=1, body={"seed": 1})
+    assert (found.provenance, found.gpus) == ("measured", 1)
     assert found.configuration == {"version": {"version": "0.33.0"}, "models": ["m"]}
     assert found.features == {
         "replies": 2,
@@ -116,8 +118,8 @@ def test_what_an_endpoint_cannot_do_is_said_before_it_starts():
         "model m, mode ids, content from ids below 32000",
         "key from $MY_KEY",
     ]
-    with pytest.raises(UnsupportedError, match="state a tokenizer"):
-        replace(endpoint, mode="chat").describe(deployment(endpoint))
+    with pytest.raises(ValueError, match="state a tokenizer"):
+        replace(endpoint, mode="chat")
     with pytest.raises(UnsupportedError, match="runs already"):
         endpoint.describe(replace(deployment(endpoint), flags=("--x",)))
 
@@ -139,3 +141,23 @@ def test_its_settings_are_plain_values():
 def test_what_would_put_a_secret_into_a_run_folder_is_refused(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         Endpoint(**{"url": "http://host:1", "model": "m", **settings})
+
+
+def test_a_server_that_says_it_is_simulated_is_never_called_measured(tmp_path):
+    # Whatever the owner states: a simulated number shown as measured would be a wrong claim.
+    made = sim_server.site(tmp_path)
+
+    async def main():
+        async with simulating(made) as url:
+            engine = Endpoint(url=url, model="simulated", provenance="measured")
+            deployment = Deployment(engine=engine, topology=parse("TP1"))
+            async with engine.start(deployment, seed=1, log=tmp_path / "log", keys={}) as server:
+                return server.observe()
+
+    assert asyncio.run(main()).provenance == "simulated"
+
+
+def test_gpus_that_are_not_the_topologys_are_refused_before_anything_is_sent():
+    engine = Endpoint(url="http://127.0.0.1:1", model="m", gpus=1)
+    with pytest.raises(UnsupportedError, match="states gpus: 1, and TP4 has 4"):
+        engine.describe(Deployment(engine=engine, topology=parse("TP4")))

@@ -64,6 +64,10 @@ class Vllm:
     timeouts: Timeouts = field(default_factory=Timeouts)
     provenance: Literal["measured", "plumbing"] = "measured"
 
+    def __post_init__(self) -> None:
+        # Made once for its own checks: what cannot be asked should not be started.
+        self._endpoint(self.port)
+
     @property
     def clock(self) -> Clock:
         """The wall's."""

@@ -161,6 +161,10 @@ class HttpClient:
             return None
         if not isinstance(fault, _FAULTS):
             raise fault
+        if isinstance(fault, aiohttp.ClientConnectorError):
+            # Its own words name the address twice more, and ssl where there is none.
+            why = fault.os_error.strerror or type(fault.os_error).__name__
+            return f"no connection to {self.url}: {why.lower()}"
         return f"the connection to {self.url} failed: {fault or type(fault).__name__}"
 
     def _note(self, contents: Contents, error: str | None) -> None:
