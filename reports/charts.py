@@ -32,7 +32,8 @@ from reports.notation import (
     show,
     unscaled,
 )
-from reports.tables import Column, Sheet, notes, status
+from reports.notes import notes
+from reports.tables import Column, Sheet, status
 from results.cell import Cell
 from results.figure import Figure, Summary
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from reports.notation import exact
 from results.cell import Cell
 from results.figure import Summary
 
@@ -53,6 +54,18 @@ def place(cell: Cell, keys: Iterable[str] = ()) -> str:
         del told["cached"]
     first = f"batch {cell.workload.get('requests', '?')}" if is_batch(cell) else level(cell)
     return ", ".join([first, *(f"{key} {told[key]}" for key in keys if key in told)])
+
+
+def places(summaries: Sequence[Summary]) -> list[str]:
+    """The place of each summary, with the settings that differ between them."""
+    keys = differing([settings(summary.cell) for summary in summaries])
+    return [place(summary.cell, keys) for summary in summaries]
+
+
+def limits(cell: Cell) -> str:
+    """What a request must keep to count for goodput: `TTFT <= 2 s, TPOT <= 50 ms`."""
+    stated = {key: limit for key, limit in cell.objectives.items() if limit is not None}
+    return ", ".join(f"{key.upper()} <= {exact(limit)}" for key, limit in stated.items())
 
 
 def is_batch(cell: Cell) -> bool:

@@ -153,6 +153,12 @@ def unscaled(reason: str) -> str:
     return re.sub(r"; maximum [^)]*", "", reason)
 
 
+def exact(seconds: float) -> str:
+    """A length of time that was set and not measured, in full: `50 ms`, `1.5 s`."""
+    fit = scale(seconds, "s")
+    return f"{seconds * fit.factor:g} {fit.unit}"
+
+
 def duration(seconds: float) -> str:
     """A length of time: `12.3 s`, `4 min 10 s`, `1 h 02 min`."""
     if seconds < 60:

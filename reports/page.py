@@ -16,8 +16,10 @@ import orjson
 from plotly.offline import get_plotlyjs
 
 from reports.charts import Chart, charts, styles
+from reports.experiment import every_point, secret
 from reports.labels import outcome, why
 from reports.notation import counted, number
+from reports.notes import failures
 from reports.tables import Column, Sheet, sheets
 from results import document
 from results.errors import InputError
@@ -75,7 +77,6 @@ SIGNS = {
     "They are drawn hollow and grey, and joined to no line.",
 }
 
-_SECRET = re.compile(r"(?i)(?:token|secret|passw(?:or)?d|api[_-]?key|credentials?|authorization)$")
 _MOMENT = re.compile(r"-(\d{8}T\d{6}Z)(?:-\d+)?$")
 
 
@@ -90,7 +91,7 @@ def render(runs: Sequence[Run]) -> str:
     pooled = [summary for of_run in points for summary in pool(of_run)]
     flat = [summary for of_run in points for summary in of_run]
     results = "".join(map(_table, sheets(pooled)))
-    drawn = _experiments(pooled)
+    drawn = _experiments(runs, pooled)
     used = {name: words for name, words in METRICS.items() if name in results + drawn}
     told = {**TERMS, **used, **SIGNS}
     return Template(_file("page.html")).substitute(
@@ -215,27 +216,46 @@ def _problems(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
         for run in runs
         for name in run.planned
     ]
-    if not rows:
-        return _section("Problems", "<p>None: every planned point finished and is valid.</p>\n")
-    names = ("point", "outcome", "reason")
-    sheet = Sheet(
-        title="Points without numbers that can be used",
-        columns=tuple(Column(name=name, number=False) for name in names),
-        rows=tuple(rows),
+    lost = [
+        (f"{one.cell.name} ({one.cell.arm})", outcome(one), failures(one))
+        for one in summaries
+        if one.failures
+    ]
+    valid = "every planned point finished and is valid"
+    told = "" if rows else f"<p>None: {valid}.</p>\n"
+    if lost and not rows:
+        told = f"<p>{valid.capitalize()}, but some of their requests failed.</p>\n"
+    tables = {"Points without numbers that can be used": rows, "Requests that failed": lost}
+    drawn = (
+        _table(_problem_sheet(title, of_title)) for title, of_title in tables.items() if of_title
     )
-    return _section("Problems", _table(sheet))
+    return _section("Problems", told + "".join(drawn))
 
 
-def _experiments(summaries: Sequence[Summary]) -> str:
-    """A section for each experiment: its charts, each with its numbers below."""
+def _problem_sheet(title: str, rows: Sequence[tuple[str, str, str]]) -> Sheet:
+    columns = tuple(Column(name=name, number=False) for name in ("point", "outcome", "reason"))
+    return Sheet(title=title, columns=columns, rows=tuple(rows))
+
+
+def _experiments(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
+    """A section for each experiment: what was run, and charts, each with its numbers below."""
     looks = styles(summary.cell.arm for summary in summaries)
     by_experiment: dict[str, list[Summary]] = {}
     for summary in summaries:
         by_experiment.setdefault(summary.cell.experiment, []).append(summary)
     return "".join(
-        _section(experiment, "".join(map(_chart, charts(members, looks))))
+        _section(
+            experiment, _settings(runs, members) + "".join(map(_chart, charts(members, looks)))
+        )
         for experiment, members in by_experiment.items()
     )
+
+
+def _settings(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
+    """What every point of the experiment was run with, and what varies."""
+    facts = every_point([summary.cell for summary in summaries], runs)
+    heading = escape(f"Every point of {summaries[0].cell.experiment}")
+    return f'<details open>\n<summary dir="auto">{heading}</summary>\n{_list(facts)}</details>\n'
 
 
 def _chart(chart: Chart) -> str:
@@ -331,7 +351,7 @@ def _flat(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str
         inner = dict(enumerate(value)) if isinstance(value, list) else value
         if isinstance(inner, Mapping) and inner:
             yield from _flat({str(part): inner[part] for part in inner}, f"{name}.")
-        elif _SECRET.search(name):
+        elif secret(name):
             yield name, "hidden"
         else:
             yield name, "n/a" if value in (None, "", [], {}) else str(value)

@@ -2,23 +2,13 @@
 
 import shutil
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from reports.experiment import Settings, alike, words
 from reports.notation import counted, duration
 from reports.tables import NARROW, Column, Sheet, drawn
 
-Settings = Mapping[str, Any]
-
 PARTS = ("workload", "load")
-
-_LEVELS = {
-    "batch": ("requests", ""),
-    "closed": ("concurrency", ""),
-    "open": ("rate", "/s"),
-    "recorded": ("speed", "x"),
-}
-"""What each kind varies, said right after its name, and the unit."""
 
 
 def plan_table(
@@ -50,7 +40,7 @@ def _sheet(rows: Sequence[Settings]) -> Sheet:
     for row in rows:
         members.setdefault(row["experiment"], []).append(row)
     shared = {
-        name: {part: _alike([row[part] for row in of_one]) for part in PARTS}
+        name: {part: alike([row[part] for row in of_one]) for part in PARTS}
         for name, of_one in members.items()
     }
     names = ("position", "experiment", "arm", "repeat", *PARTS, "time")
@@ -60,7 +50,7 @@ def _sheet(rows: Sequence[Settings]) -> Sheet:
         columns=tuple(Column(name=name, number=name in numbers) for name in names),
         rows=tuple(_row(row, shared[row["experiment"]]) for row in rows),
         notes=tuple(
-            f"every point of {name}: {'; '.join(_words(part) for part in parts.values() if part)}"
+            f"every point of {name}: {'; '.join(words(part) for part in parts.values() if part)}"
             for name, parts in shared.items()
         ),
     )
@@ -73,36 +63,10 @@ def _row(row: Settings, shared: Mapping[str, Settings]) -> tuple[str, ...]:
         row["experiment"],
         row["arm"],
         str(row["repeat"]),
-        *(_words(row[part], shared[part]) for part in PARTS),
+        *(words(row[part], shared[part]) for part in PARTS),
         # What takes less is still not done at once.
         "unknown" if seconds is None else duration(max(0.1, seconds)),
     )
-
-
-def _alike(settings: Sequence[Settings]) -> Settings:
-    """The settings that are the same in all."""
-    return {
-        key: value
-        for key, value in settings[0].items()
-        if all(key in one and one[key] == value for one in settings)
-    }
-
-
-def _words(settings: Settings, left_out: Iterable[str] = ()) -> str:
-    """Settings in words: `closed 16, sessions 4`; the kind and its level are never left out."""
-    kind = settings.get("kind", "")
-    level, unit = _LEVELS.get(kind, ("", ""))
-    head = f"{kind} {settings[level]:g}{unit}" if level in settings else kind
-    told = {
-        key.replace("_", " "): duration(value) if key in {"duration", "grace"} else value
-        for key, value in settings.items()
-        if value is not None and key not in {"kind", level, *left_out}
-    }
-    return ", ".join(filter(None, [head, *(f"{key} {_value(told[key])}" for key in told)]))
-
-
-def _value(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _total(points: int, seconds: float, unknown: int, simulated: float, servers: int) -> str:

@@ -13,9 +13,8 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from reports.labels import differing, headed, is_batch, outcome, place, pressure, settings, why
+from reports.labels import differing, headed, is_batch, outcome, places, pressure, settings
 from reports.notation import (
-    ABSENT,
     Scale,
     bare,
     bounded,
@@ -27,8 +26,8 @@ from reports.notation import (
     present,
     shared_scale,
     show,
-    unscaled,
 )
+from reports.notes import failed, limited, notes
 from results.figure import Figure, RankShare, Summary
 
 WIDTH = 78
@@ -63,6 +62,8 @@ BATCH = {
 
 BOUNDED = frozenset(("ttft.p50", "output_rate", "batch_tpot", "batch_rate"))
 """The figures whose interval a terminal shows."""
+
+SIGNS = "± and (a–b) are 95 % intervals; intervals of the other columns: in the report"
 
 SPARE = frozenset(("tpot.p50", "interactivity.p90", "cache_hit", "goodput"))
 """The figures that a terminal can do without."""
@@ -116,7 +117,7 @@ def brief_sheets(summaries: Sequence[Summary]) -> list[Sheet]:
     for title, of_table, shown in _tables(summaries):
         sheet = _sheet(title + _runs(of_table), of_table, _brief(of_table, shown), shown)
         kept = (figure(one, key) for one in of_table for key in BOUNDED & shown.keys())
-        signs = ("± and (a–b) are 95 % intervals",) if any(map(bounded, kept)) else ()
+        signs = (SIGNS,) if any(map(bounded, kept)) else ()
         made.append(replace(sheet, notes=(*signs, *sheet.notes)))
     return made
 
@@ -222,45 +223,6 @@ def status(summary: Summary, beside: Iterable[Summary]) -> str:
     return outcome(summary) + suffix
 
 
-def notes(summaries: Sequence[Summary], names: Mapping[str, str]) -> tuple[str, ...]:
-    """Why rows are not valid, figures approximate or absent, and intervals missing.
-
-    `names` says which figures are told of, by their keys, and what they are called.
-    """
-    lines = [
-        f"{summary.cell.arm}, {where}: {outcome(summary)}: {why(summary)}"
-        for summary, where in zip(summaries, _places(summaries), strict=True)
-        if not summary.valid
-    ]
-    finished = [summary for summary in summaries if summary.status == "finished"]
-    figures = [(name, figure(one, key)) for key, name in names.items() for one in finished]
-    shown = [(name, one) for name, one in figures if present(one)]
-    hidden = [(name, one) for name, one in figures if not present(one) and one is not ABSENT]
-    everything = len(set(names.values()))
-    lines += _told_once("{} not shown", ((name, one.reason) for name, one in hidden), everything)
-    lines += _told_once("~ {}", ((name, one.reason) for name, one in shown), everything)
-    doubts = ((name, one.doubt) for name, one in shown)
-    lines += _told_once("{} without interval", doubts, everything)
-    return tuple(dict.fromkeys(lines))
-
-
-def _told_once(
-    words: str, reasons: Iterable[tuple[str, str | None]], everything: int
-) -> Iterator[str]:
-    """A line a kind of reason: what it is true of, the first, and how many differ in numbers."""
-    kinds: dict[str, list[tuple[str, str]]] = {}
-    for name, reason in reasons:
-        if reason:
-            kind = re.sub(r"\([^)]*\)|\d+", "", reason)
-            kinds.setdefault(kind, []).append((name, unscaled(reason)))
-    for told in kinds.values():
-        names = list(dict.fromkeys(name for name, _ in told))
-        subject = "all figures" if 1 < len(names) == everything else ", ".join(names)
-        found = list(dict.fromkeys(reason for _, reason in told))
-        more = f" (and {len(found) - 1} more of the kind)" if len(found) > 1 else ""
-        yield f"{words.format(subject)}: {found[0]}{more}"
-
-
 def _tables(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[Summary], Mapping[str, str]]]:
     """A table for each experiment, and one for its fixed batches: title, cells, and figures."""
     groups: dict[tuple[str, bool], list[Summary]] = {}
@@ -301,7 +263,9 @@ def _sheet(
 ) -> Sheet:
     columns, values = zip(*filled, strict=True)
     rows = tuple(zip(*values, strict=True))
-    return Sheet(title=title, columns=columns, rows=rows, notes=notes(summaries, names))
+    limits = limited(summaries) if "goodput" in names else ()
+    told = (*limits, *failed(summaries), *notes(summaries, names))
+    return Sheet(title=title, columns=columns, rows=rows, notes=told)
 
 
 def _whole(summaries: Sequence[Summary], shown: Mapping[str, str]) -> Iterator[Filled]:
@@ -328,7 +292,7 @@ def _ranks(summaries: Sequence[Summary]) -> Sheet:
             number(share.requests, 0),
             show(_hit(share)),
         )
-        for summary, place in zip(summaries, _places(summaries), strict=True)
+        for summary, place in zip(summaries, places(summaries), strict=True)
         for share in summary.ranks
     ]
     title = headed(f"Data-parallel ranks: {summaries[0].cell.experiment}", summaries)
@@ -384,13 +348,7 @@ def _named(summaries: Sequence[Summary]) -> Iterator[Filled]:
     """Which cell each row is."""
     batches = bool(summaries) and all(is_batch(summary.cell) for summary in summaries)
     yield Column(name="arm", number=False), [summary.cell.arm for summary in summaries]
-    yield Column(name="batch" if batches else "load", number=False), _places(summaries)
-
-
-def _places(summaries: Sequence[Summary]) -> list[str]:
-    """The place of each summary, with the settings that differ between them."""
-    keys = differing([settings(summary.cell) for summary in summaries])
-    return [place(summary.cell, keys) for summary in summaries]
+    yield Column(name="batch" if batches else "load", number=False), places(summaries)
 
 
 def _sessions(summary: Summary) -> str:

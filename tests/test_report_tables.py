@@ -7,6 +7,7 @@ from math import inf, nan
 import pytest
 
 from reports.notation import brief, doubt, duration, interval, shared_scale, show
+from reports.notes import whose
 from reports.tables import sheets, summary_table
 from results.cell import Cell
 from results.figure import Figure, Summary
@@ -83,7 +84,7 @@ Results: agents (SIMULATED)
  sim [bold]x        closed 8  INVALID      3     24/240       2  812 (790–850)   n/a  12.3   61.2  ~1,234    309   61.0
  vllm TP4           closed 8  failed       1        n/a     n/a            n/a   n/a   n/a    n/a     n/a    n/a    n/a
 
-± and (a–b) are 95 % intervals
+± and (a–b) are 95 % intervals; intervals of the other columns: in the report
 sim [bold]x, closed 8: INVALID: the client was the bottleneck
 vllm TP4, closed 8: failed: the server died
 TTFT p90 not shown: n too small (n=12, needs 64)
@@ -97,7 +98,7 @@ sim TP4 replay=on, closed 8
     n/a; TPOT p50 12.3 ms; tok/s/user p90 61.2; output tok/s ~1,234; tok/s/GPU
     309; cache hit 61.0 %
 
-± and (a–b) are 95 % intervals
+± and (a–b) are 95 % intervals; intervals of the other columns: in the report
 TTFT p90 not shown: n too small (n=12, needs 64)
 ~ output tok/s: counted from pieces"""
 
@@ -306,3 +307,63 @@ def test_goodput_has_a_column_where_limits_were_set():
 )
 def test_lengths_of_time_read_as_people_say_them(seconds, shown):
     assert duration(seconds) == shown
+
+
+def _beside(*levels, **changes):
+    """Good rows of one arm at these concurrencies."""
+    cells = [replace(CELL, load={**CELL.load, "concurrency": level, **changes}) for level in levels]
+    return [replace(GOOD, cell=cell) for cell in cells]
+
+
+def test_reasons_of_failed_requests_stand_below_the_table_and_name_their_cells():
+    reasons = (("HTTP 429 Too Many Requests", 1), ("the stream broke off", 1))
+    low, high = _beside(8, 16)
+    (alone,) = sheets([replace(low, failures=reasons)])
+    assert "failed: 1 x HTTP 429 Too Many Requests" in alone.notes
+    (sheet,) = sheets([low, replace(high, failures=reasons[:1])])
+    assert "closed 16: failed: 1 x HTTP 429 Too Many Requests" in sheet.notes
+    assert "failed: 3 for other reasons" in sheet.notes
+
+
+def test_the_limits_of_goodput_stand_below_the_table():
+    limits = {"ttft": 2.0, "tpot": 0.05, "e2el": None}
+    table = summary_table([replace(GOOD, cell=replace(CELL, objectives=limits))], width=130)
+    assert "\ngoodput: TTFT <= 2 s, TPOT <= 50 ms\n" in table
+    assert "goodput:" not in summary_table([GOOD], width=130)
+
+
+def test_a_closed_load_that_ran_out_of_sessions_is_not_that_load():
+    live = {**FIGURES, "live.mean": Figure(value=2.7, unit="count", n=20)}
+    low, high = _beside(3, 16, sessions=20)
+    (sheet,) = sheets([replace(one, figures=live) for one in (low, high)])
+    told = "on average only 2.70 sessions were live, as they ran out: its load is not 16"
+    assert [note for note in sheet.notes if "live" in note] == [f"closed 16: {told}"]
+
+
+def test_a_load_without_a_number_of_sessions_cannot_run_out_of_them():
+    (one,) = _beside(16)
+    live = {**FIGURES, "live.mean": Figure(value=2.7, unit="count", n=20)}
+    (sheet,) = sheets([replace(one, figures=live)])
+    (note,) = [note for note in sheet.notes if "live" in note]
+    assert "ran out" not in note
+
+
+def test_figures_without_interval_name_their_cells_where_others_have_one():
+    same = replace(FIGURES["cache_hit"], doubt="the runs are identical")
+    low, high = _beside(8, 16)
+    one = replace(low, figures={**FIGURES, "cache_hit": same})
+    assert "cache hit (closed 8) without interval: the runs are identical" in (
+        sheets([one, high])[0].notes
+    )
+    assert "cache hit without interval: the runs are identical" in sheets([one])[0].notes
+
+
+def test_most_of_the_rows_are_named_by_those_that_are_not_meant():
+    rows = _beside(1, 2, 4, 8)
+    assert whose(rows[:3], rows) == "all but closed 8"
+    assert whose(rows[:2], rows) == "closed 1; closed 2"
+    others = [replace(one, cell=replace(one.cell, arm="other")) for one in rows]
+    assert whose(others, [*rows, *others]) == "other"
+    assert whose([rows[0], others[0], rows[1]], [*rows, *others]) == (
+        "closed 1; sim TP4 replay=on, closed 2"
+    )
