@@ -15,6 +15,7 @@ from contextlib import (
 )
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from harness import clock
@@ -27,11 +28,15 @@ from results.evidence import Evidence
 from results.folder import RunFolder
 from results.record import RequestRecord
 from results.writer import PointWriter
+from workloads.prompt import seed_of
 
 T = TypeVar("T")
 
 FAILURES_IN_A_ROW = 50
 """After so many failures, with nothing else between them, a point ends."""
+
+LOOK, FEWEST_LOOKS = 0.02, 50
+"""Seconds between two looks at whether the event loop comes in time, and how many say something."""
 
 LAST_WORDS = 0.2
 """Seconds between the end of a server and the end of its point."""
@@ -150,7 +155,7 @@ async def _measure(
         starting = engine.start(deployment, seed=point.noise_seed, log=writer.log_path, keys=keys)
         async with (
             _unless(stop, starting) as server,
-            _on_the_wall(writer, engine.clock),
+            _on_the_wall(writer, engine.clock) as looks,
             sampled(server.metrics_url, writer.add_samples),
             _watched(server, deaths, stop),
         ):
@@ -160,7 +165,7 @@ async def _measure(
                     server.client,
                     keep,
                     run=folder.run_id,
-                    salt=folder.salt,
+                    salt=_salt(folder, writer, engine.clock),
                     interrupt=stop,
                 )
             )
@@ -171,9 +176,22 @@ async def _measure(
     if not states["ok"] and not states["cut"]:
         reason = f"no request succeeded: {failures[0] if failures else 'none was sent'}"
     evidence = Evidence(
-        observed=observed, clock=engine.clock, opened=window.opened, closed=window.closed
+        observed=observed,
+        clock=engine.clock,
+        opened=window.opened,
+        closed=window.closed,
+        client_late=_late(looks),
     )
     return reason, evidence, steps
+
+
+def _salt(folder: RunFolder, writer: PointWriter, pace: clock.Clock) -> int:
+    """The run's salt, another one at each attempt at a point.
+
+    A real server may remember what a broken attempt sent; a simulated one is new each time, and
+    gives the same rows whether it was interrupted or not.
+    """
+    return folder.salt if pace == "virtual" else seed_of(folder.salt, writer.attempts)
 
 
 @asynccontextmanager
@@ -219,12 +237,25 @@ async def _watched(server: Server, deaths: list[str], stop: asyncio.Event) -> As
             await asyncio.wait({task})
 
 
+def _late(looks: Sequence[float]) -> float | None:
+    """What one look in a hundred came late by, or None where there were too few looks."""
+    return float(np.quantile(looks, 0.99)) if len(looks) >= FEWEST_LOOKS else None
+
+
 @asynccontextmanager
-async def _on_the_wall(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[None]:
+async def _on_the_wall(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[list[float]]:
     """Puts rows on disk every second, also while none come in, and keeps the collector away.
 
-    On the virtual clock rows come in as fast as they can be made: the writer's own pace will do.
+    Gives the seconds by which looks at the clock came late. On the virtual clock nothing is late,
+    and rows come in as fast as they can be made: the writer's own pace will do.
     """
+    looks: list[float] = []
+
+    async def look() -> None:
+        while True:
+            due = clock.now() + LOOK
+            await clock.until(due)
+            looks.append(clock.now() - due)
 
     async def flush() -> None:
         while True:
@@ -232,17 +263,18 @@ async def _on_the_wall(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[
             writer.flush()
 
     if pace == "virtual":
-        yield
+        yield looks
         return
-    task = asyncio.ensure_future(flush())
+    tasks = [asyncio.ensure_future(flush()), asyncio.ensure_future(look())]
     # What is there now stays; going through it again and again would hold up sends and reads.
     gc.collect()
     gc.freeze()
     try:
-        yield
+        yield looks
     finally:
         gc.unfreeze()
-        task.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 @contextmanager

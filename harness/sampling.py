@@ -33,6 +33,8 @@ async def sampled(url: str | None, keep: Keep) -> AsyncIterator[None]:
     timeout = aiohttp.ClientTimeout(total=PATIENCE)
     async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
         sampler = Sampler(session, url, keep)
+        # The request that the server was tried with may not have been counted yet.
+        await asyncio.sleep(SETTLING)
         await sampler.look()
         looking = asyncio.ensure_future(_looking(sampler))
         try:

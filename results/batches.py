@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from results import interval, rates
 from results.cell import Cell
-from results.columns import Columns, Floats, Ints, columns
+from results.columns import UNTOLD, Columns, Floats, Ints, columns
 from results.figure import Figure, Unit
 from results.window import SLACK
 
@@ -54,6 +54,8 @@ def figures(rows: Columns, cell: Cell, resample: interval.Resample) -> dict[str,
     if not windows:
         reason = "no batch decoded together"
         return {name: Figure(value=None, unit=unit, n=0, reason=reason) for name, unit in _UNITS}
+    if any(np.isnan(window.tokens) for window in windows):
+        return {name: Figure(value=None, unit=unit, n=0, reason=UNTOLD) for name, unit in _UNITS}
     index = np.array([window.row for window in windows])
     size = np.array([window.size for window in windows], dtype=np.float64)
     seconds = np.array([window.seconds for window in windows])

@@ -13,6 +13,9 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
+UNTOLD = "the server does not tell its output tokens, and frames are not tokens"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pieces:
     """The pieces of all requests, one after another.
@@ -20,7 +23,8 @@ class Pieces:
     `row` is the request of each, `stamp` its moment, `tokens` how many it holds. `ordinal` counts
     the pieces of one request from 0. `known` says of each request whether its server told the
     tokens of its pieces; where it did not, the request's tokens are spread evenly after a first
-    piece of one, or counted as one a piece where their number is unknown too.
+    piece of one; where their number is unknown too, each piece counts as an average one of those
+    requests that tell theirs, and as NaN where none does: frames are not tokens.
     """
 
     row: Ints
@@ -127,11 +131,14 @@ def _pieces(rows: pa.Table, told: Floats) -> Pieces:
     ordinal = np.arange(len(row)) - begins[row]
     offsets = pc.list_flatten(rows["piece_offsets"]).to_numpy()
     known = (_lengths(rows["piece_tokens"]) == lengths) & rows["piece_tokens"].is_valid().to_numpy()
+    # Requests that were cut never tell their tokens: a piece of them is taken for an average one.
+    whole = ~np.isnan(told) & (lengths > 0)
+    average = told[whole].sum() / lengths[whole].sum() if whole.any() else np.nan
     rest = np.maximum(told - 1, 0) / np.maximum(lengths - 1, 1)
     tokens = np.where(ordinal == 0, 1.0, rest[row])
     # One piece that holds everything, or pieces of a request whose tokens nobody counted.
     tokens = np.where((lengths == 1)[row], told[row], tokens)
-    tokens = np.where(np.isnan(told)[row], 1.0, tokens)
+    tokens = np.where(np.isnan(told)[row], average, tokens)
     stated = pc.list_flatten(rows["piece_tokens"].filter(pa.array(known))).to_numpy()
     tokens[known[row]] = stated
     return Pieces(

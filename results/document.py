@@ -58,8 +58,28 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     A number that is not finite becomes null.
     """
     options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    whole = {"format": FORMAT, **content}
+    try:
+        written = orjson.dumps(whole, option=options)
+    except orjson.JSONEncodeError:
+        # A server said something of itself that no strict JSON can hold.
+        written = orjson.dumps(_strict(whole), option=options)
     with published(path) as temporary:
-        temporary.write_bytes(orjson.dumps({"format": FORMAT, **content}, option=options))
+        temporary.write_bytes(written)
+
+
+def _strict(value: Any) -> Any:
+    """The value with what strict JSON cannot hold as text."""
+    match value:
+        case dict():
+            return {_strict(str(key)): _strict(held) for key, held in value.items()}
+        case list() | tuple():
+            return [_strict(held) for held in value]
+        case str():
+            return value.encode(errors="replace").decode()
+        case int() if not -(2**63) <= value < 2**63:
+            return str(value)
+    return value
 
 
 def read(path: Path) -> dict[str, Any]:

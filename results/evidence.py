@@ -19,9 +19,14 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A point's server as observed, and the window that counts, in seconds of the point."""
+    """A point's server as observed, and the window that counts, in seconds of the point.
+
+    `client_late` is by how many seconds, in one look of a hundred, the client's own event loop came
+    too late to what it had to do; None on the virtual clock, where nothing is ever late.
+    """
 
     observed: Observed
     clock: Literal["virtual", "wall"]
     opened: float
     closed: float
+    client_late: float | None = None

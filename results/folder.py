@@ -39,12 +39,12 @@ class RunFolder:
 
         What an earlier attempt left is kept beside it as broken-1, broken-2, ...
         """
-        return PointWriter(self._begin(facts))
+        return PointWriter(*self._begin(facts))
 
     def not_started(self, facts: Mapping[str, Any], reason: str) -> None:
         """Records that the point could not begin; it is run when the folder is taken up again."""
-        outcome = self._begin(facts) / "outcome.json"
-        document.write(outcome, {"status": "not started", "reason": reason})
+        path, _ = self._begin(facts)
+        document.write(path / "outcome.json", {"status": "not started", "reason": reason})
 
     def close(self) -> None:
         """Gives the lock back."""
@@ -63,13 +63,13 @@ class RunFolder:
     ) -> None:
         self.close()
 
-    def _begin(self, facts: Mapping[str, Any]) -> Path:
+    def _begin(self, facts: Mapping[str, Any]) -> tuple[Path, int]:
         path = self._point(facts["name"], facts["id"])
         with document.writing(path):
             path.mkdir(exist_ok=True)
-            _retire(path)
+            attempts = _retire(path)
         document.write(path / "point.json", facts)
-        return path
+        return path, attempts
 
     def _point(self, name: str, identity: str) -> Path:
         return self.path / folder_name(name, identity)
@@ -205,8 +205,11 @@ def _status(outcome: Path) -> str | None:
     return status if status in STATUSES else None
 
 
-def _retire(path: Path) -> None:
-    """Sets aside what an earlier attempt at a point left, its outcome first."""
+def _retire(path: Path) -> int:
+    """Sets aside what an earlier attempt at a point left, its outcome first.
+
+    Gives how many attempts there have been.
+    """
     for name in ("outcome.json", "evidence.json", "steps.parquet"):
         (path / name).unlink(missing_ok=True)
     if (path / "requests.arrow").exists():
@@ -218,3 +221,4 @@ def _retire(path: Path) -> None:
         old = path / name
         if old.exists():
             old.rename(path / f"broken-{number}{old.suffix}")
+    return max((int(old.stem.partition("-")[2]) for old in path.glob("broken-*.*")), default=0)

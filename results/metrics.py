@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from results import batches, interval, rates, series, validity
 from results.cell import Cell
-from results.columns import Columns, Floats, columns, of_phase, text
+from results.columns import UNTOLD, Columns, Floats, columns, of_phase, text
 from results.figure import Figure, Summary
 from results.pool import pool
 from results.ranks import by_rank
@@ -102,6 +102,8 @@ def _counts(rows: Columns) -> dict[str, Figure]:
     for name, tokens in {"input_tokens": rows.input, "output_tokens": rows.output}.items():
         ok = int(rows.ok.sum())
         total = Figure(value=float(tokens[rows.ok].sum()), unit="tokens", n=ok)
+        if np.isnan(tokens[rows.ok]).any():
+            total = Figure(value=None, unit="tokens", n=0, reason=UNTOLD)
         result[name] = total if ok else _nothing("tokens", rows)
     return result
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from results import interval
 from results.cell import Cell
-from results.columns import Columns, Floats, Ints, Mask
+from results.columns import UNTOLD, Columns, Floats, Ints, Mask
 from results.figure import Figure, Unit
 from results.series import tpot
 from results.window import Window, amounts, at_once, decoding, inside, overlap, parts
@@ -139,6 +139,7 @@ def _flows(rows: Columns) -> tuple[Flow, Flow, Flow, Flow]:
         amounts=pieces.tokens[counted],
         rows=pieces.row[counted],
         caveat=rows.approximate,
+        missing=UNTOLD if np.isnan(pieces.tokens[counted]).any() else None,
     )
     arrived = np.flatnonzero(rows.counted & ~np.isnan(rows.first))
     prompts = Flow(moments=rows.first[arrived], amounts=rows.input[arrived], rows=arrived)
@@ -160,6 +161,7 @@ def _joined(one: Flow, other: Flow) -> Flow:
         amounts=np.concatenate([one.amounts, other.amounts]),
         rows=np.concatenate([one.rows, other.rows]),
         caveat=one.caveat or other.caveat,
+        missing=one.missing or other.missing,
     )
 
 
@@ -170,6 +172,8 @@ def _per_user(rows: Columns, window: Window, resample: interval.Resample) -> Fig
     tokens = np.bincount(
         pieces.row[later], weights=pieces.tokens[later], minlength=len(rows.ok)
     ).astype(np.float64)
+    if np.isnan(tokens).any():
+        return Figure(value=None, unit="tok/s/user", n=0, reason=UNTOLD)
     index = np.flatnonzero(rows.counted & (rows.last > rows.first))
     seconds = overlap(rows.first[index], rows.last[index], window)
     speed = share(tokens[index], seconds, index, resample, "tok/s/user")

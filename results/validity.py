@@ -23,6 +23,9 @@ TEMPLATE_TOKENS, TEMPLATE_SHARE = 32, 0.01
 LAG, LAG_SHARE = 0.010, 0.05
 """How late a client may send: seconds, or a share of the median TTFT, the greater of the two."""
 
+TOGETHER = 0.001
+"""Seconds from the opening of the window in which all lanes start."""
+
 # Offsets are kept in whole microseconds, moments are not.
 ROUNDING = 2e-6
 
@@ -40,8 +43,8 @@ def problems(
         *observed,
         *_failed(window),
         *_cached(window, cell),
-        *_delivered(table, window, simulated=simulated),
-        *_client_bound(window),
+        *_delivered(table, window, cell, simulated=simulated),
+        *_client_bound(window, evidence),
         *_impossible(table, window),
         *_apart(table, window, cell),
         *_beside(rows, window),
@@ -83,7 +86,7 @@ def _cached(rows: Columns, cell: Cell) -> Iterator[str]:
     )
 
 
-def _delivered(table: pa.Table, rows: Columns, *, simulated: bool) -> Iterator[str]:
+def _delivered(table: pa.Table, rows: Columns, cell: Cell, *, simulated: bool) -> Iterator[str]:
     """Where lengths are not those asked for."""
     asked = number(table, "asked_input")
     tolerance = np.maximum(TEMPLATE_TOKENS, asked * TEMPLATE_SHARE) * (not simulated)
@@ -93,9 +96,18 @@ def _delivered(table: pa.Table, rows: Columns, *, simulated: bool) -> Iterator[s
         f"have another input length than asked, by up to {apart[rows.ok].max():.0f} tokens",
     )
     told, wanted = number(table, "output_tokens"), number(table, "asked_output")
-    to_length = rows.ok & (text(table, "finish_reason") == "length") & ~np.isnan(told)
+    exact = cell.deployment.get("engine", {}).get("exact_output", True)
+    bound = rows.ok & ~np.isnan(told) & (exact | (text(table, "finish_reason") == "length"))
+    yield from _rows(bound & (told != wanted), "have another output length than asked")
+    pieces = rows.pieces
+    held = np.bincount(pieces.row, minlength=len(told))
+    counted = np.bincount(pieces.row, weights=pieces.tokens, minlength=len(told))
     yield from _rows(
-        to_length & (told != wanted), "ended for their length with another length than asked"
+        rows.ok & (held > told), "came in more pieces than the server says they have tokens"
+    )
+    yield from _rows(
+        rows.ok & pieces.known & (np.abs(counted - told) > 0.5),
+        "have other tokens in their pieces than in all",
     )
 
 
@@ -144,9 +156,19 @@ def _foreign(rows: pa.Table, cell: Cell) -> Iterator[str]:
         yield f"{foreign} of {rows.num_rows} rows belong to another point: the folder was changed"
 
 
-def _client_bound(rows: Columns) -> Iterator[str]:
-    """Where the client sent so late that its own lag shows in the results."""
-    lag, ttft = rows.lag[~np.isnan(rows.lag)], (rows.first - rows.sent)[rows.ok]
+def _client_bound(rows: Columns, evidence: Evidence | None) -> Iterator[str]:
+    """Where the client was so late that it shows in the results."""
+    stood = evidence.client_late if evidence else None
+    if stood is not None and stood > LAG:
+        yield (
+            f"the client was the bottleneck: its event loop came {stood * 1e3:.1f} ms late in one "
+            f"of a hundred looks, and {LAG * 1e3:.0f} ms are allowed: what arrives then is stamped "
+            "late"
+        )
+    # All that starts with the window starts at one moment, and nothing can send it at one moment.
+    opened = evidence.opened if evidence else 0.0
+    held = ~np.isnan(rows.lag) & (rows.planned > opened + TOGETHER)
+    lag, ttft = rows.lag[held], (rows.first - rows.sent)[rows.ok]
     ttft = ttft[~np.isnan(ttft)]
     if not len(lag) or not len(ttft):
         return

@@ -23,8 +23,10 @@ MOST_ROWS, MOST_PIECES = 4096, 100_000
 class PointWriter:
     """Appends rows to requests.arrow, a batch about every second, and finishes the point."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, attempts: int = 0) -> None:
+        """A writer into the folder, after so many earlier attempts at the point."""
         self.path = path
+        self.attempts = attempts
         self._arrow = path / "requests.arrow"
         self._records: list[RequestRecord] = []
         self._pieces = 0

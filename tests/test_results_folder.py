@@ -358,3 +358,17 @@ def _python(code: str, *arguments: Path) -> subprocess.Popen[str]:
         text=True,
         cwd=Path(__file__).parents[1],
     )
+
+
+def test_what_strict_json_cannot_hold_is_kept_as_text(tmp_path: Path) -> None:
+    document.write(tmp_path / "x.json", {"a": 10**30, "b": ["\ud83e", {"c": 1}]})
+    assert document.read(tmp_path / "x.json") == {"a": str(10**30), "b": ["?", {"c": 1}]}
+
+
+def test_a_writer_knows_how_many_attempts_came_before(tmp_path: Path) -> None:
+    with begun(tmp_path) as folder:
+        for attempts in range(3):
+            writer = folder.open_point(facts())
+            assert writer.attempts == attempts
+            writer.add(made([0.5]))
+            writer.abandon()

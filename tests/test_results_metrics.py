@@ -429,3 +429,25 @@ def test_hits_are_told_for_each_rank_where_there_are_several() -> None:
     )
     assert by_rank(table(made([0.5], rank=0))) == ()
     assert added(by_rank(rows) * 2)[0].input_tokens == 4000
+
+
+def test_frames_are_never_counted_as_tokens() -> None:
+    # F-03 without usage: 30 frames of 3 tokens each, and nobody says so.
+    stamps = [0.03 * (number + 1) for number in range(30)]
+    untold = [made(stamps, tree=n, output_tokens=None, piece_tokens=None) for n in range(3)]
+    shown = figures(*untold)
+    for name in ("tpot.p50", "itl.p50", "output_rate", "output_tokens", "interactivity.p50"):
+        assert shown[name].value is None, name
+    assert "frames are not tokens" in str(shown["output_rate"].reason)
+    assert shown["ttft.p50"].value == pytest.approx(0.03)
+
+
+def test_a_cut_request_without_usage_counts_by_what_the_others_tell() -> None:
+    stamps = [0.03 * (number + 1) for number in range(30)]
+    told = made(stamps, tree=0, output_tokens=90, piece_tokens=None)
+    cut = made(
+        stamps[:10], tree=1, state="cut", reason="cut", output_tokens=None, piece_tokens=None
+    )
+    shown = figures(told, cut)
+    assert shown["output_rate"].value == pytest.approx((90 + 30) / 60)
+    assert "approximate" in str(shown["output_rate"].reason)

@@ -1,5 +1,6 @@
 """Every reason not to use a point, and that a good point has none."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,15 +60,37 @@ def test_input_of_another_length_than_asked_is_a_problem() -> None:
     assert "up to 79 tokens" in found(made([0.5], input_tokens=1079))
 
 
-def test_output_of_another_length_than_asked_is_a_problem_where_length_ended_it() -> None:
-    assert "another length" in found(made([0.5, 0.6], asked_output=3))
-    assert not found(made([0.5, 0.6], asked_output=3, finish_reason="stop"))
+def test_output_of_another_length_than_asked_is_a_problem() -> None:
+    assert "another output length" in found(made([0.5, 0.6], asked_output=3))
+    short = made([0.5, 0.6], asked_output=3, finish_reason="stop")
+    assert "another output length" in found(short)
+    free = {"engine": {"kind": "endpoint", "exact_output": False}}
+    assert not found(short, deployment=free)
+
+
+def test_tokens_that_contradict_the_stream_are_a_problem() -> None:
+    few = made([0.5, 0.6, 0.7], asked_output=2, output_tokens=2, piece_tokens=None)
+    assert "more pieces than the server says they have tokens" in found(few)
+    other = made([0.5, 0.6], [5, 5], asked_output=2, output_tokens=2)
+    assert "other tokens in their pieces than in all" in found(other)
+
+
+def test_a_client_whose_loop_stood_still_is_a_problem() -> None:
+    rows = table(*GOOD)
+    assert not problems(rows, cell(), replace(evidence(), client_late=0.009))
+    (said,) = problems(rows, cell(), replace(evidence(), client_late=0.03))
+    assert "its event loop came 30.0 ms late" in said
+
+
+def test_what_starts_with_the_window_may_be_sent_one_after_another() -> None:
+    burst = [made([0.5], client_lag=0.07, tree=i) for i in range(10)]
+    assert not found(*burst)
 
 
 def test_a_late_client_is_a_problem_with_its_numbers() -> None:
-    late = [made([0.5], client_lag=0.024, tree=i) for i in range(10)]
+    late = [made([0.5], client_lag=0.024, sent=1.0, tree=i) for i in range(10)]
     assert not found(*late)
-    late = [made([0.5], client_lag=0.026, tree=i) for i in range(10)]
+    late = [made([0.5], client_lag=0.026, sent=1.0, tree=i) for i in range(10)]
     sentence = found(*late)
     assert "the client was the bottleneck: it sent 26.0 ms late (p99 of 10)" in sentence
     assert "25.0 ms are allowed at a median TTFT of 500.0 ms" in sentence

@@ -131,3 +131,27 @@ def test_samples_of_an_earlier_attempt_are_not_taken_for_those_of_this_one(tmp_p
     assert samples.read(tmp_path).num_rows == 1
     PointWriter(tmp_path).abandon()
     assert samples.read(tmp_path) is None
+
+
+def looks(*answered):
+    return [
+        Sample(moment=float(n), source="s", name="up", labels="{}", value=float(value))
+        for n, value in enumerate(answered)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answered", "when"), [((0, 1, 1), "at the start"), ((1, 1, 0), "any more at the end")]
+)
+def test_counters_that_were_not_told_throughout_prove_nothing(answered, when):
+    told = kept(looks(*answered), rises(1_000_000.0, 1_001_000.0))
+    sentence = f"the server did not tell its counters {when}, so they could not be checked"
+    assert list(disagreements(table(made([0.5])), told)) == [sentence]
+
+
+def test_hits_of_a_server_that_tells_requests_nothing_are_bounded_by_what_was_sent_before():
+    # A cold prompt of 1,000 tokens of which the server found 960 in its cache.
+    told = kept(looks(1, 1), rises(0.0, 960.0, name="vllm:prefix_cache_hits_total"))
+    assert list(disagreements(table(made([0.5], cached_tokens=None)), told))
+    known = made([0.5], cached_tokens=None, ceiling_tokens=960)
+    assert not list(disagreements(table(known), told))
