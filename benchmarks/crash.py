@@ -112,6 +112,13 @@ def kills(folder: Path) -> list[str]:
         if run and (run / "plan.json").exists():
             more, age = broken_rows(run, killed)
             rows, oldest = rows + more, max(oldest, age)
+    process = start(folder)
+    _, told = process.communicate(timeout=300)
+    now = finished(newest(folder))
+    changed = [name for name in kept if now.get(name) != kept[name]]
+    if process.returncode or len(now) != POINTS or changed:
+        wrong.append(f"the last run ended with {process.returncode}: {len(now)} points; {told}")
+    print(f"left alone, the last run kept {len(kept)} points and finished {len(now) - len(kept)}")
     print(
         f"{done} kills, {runs} runs finished in between; {rows:,} rows of broken points read; "
         f"the last row on disk was at most {oldest:.2f} s old"
