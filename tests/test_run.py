@@ -3,20 +3,23 @@
 import signal
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import orjson
 import pytest
 
-from harness.engine import Deployment
+from harness.engine import Deployment, Server
 from harness.load import Closed
 from harness.point import Point
 from harness.run import run
 from harness.sim.engine import SimulatedEngine
 from harness.topology import parse
 from results.errors import EngineError, InputError, UnsupportedError
+from results.evidence import Observed
 from results.folder import create, reopen
 from results.metrics import summarise
 from results.run import read
+from tests.test_drive import FixedClient
 from workloads.agentx import AgentX
 from workloads.growing import Growing
 from workloads.single import Single
@@ -212,6 +215,43 @@ def test_ctrl_c_keeps_the_rows_of_the_broken_point_and_leaves_it_to_be_run(tmp_p
     with reopen(folder.path) as folder:
         assert run(points, folder, Notes()) == {"finished": 2}
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealTimeEngine:
+    """An engine on the wall clock that notes the markers of the prompts it is sent."""
+
+    markers: ClassVar[list[set[int]]] = []
+    kind: str = "real"
+    name: str = "real"
+    clock: str = "wall"
+    secrets: tuple = ()
+
+    @asynccontextmanager
+    async def start(self, deployment, *, seed, log, keys):
+        client = FixedClient(service=0.001, pieces=1)
+        observed = Observed(provenance="plumbing", gpus=1)
+        yield Server(client=client, observe=lambda: observed, steps=lambda: None)
+        self.markers.append({int(request.prompt.seeds[0]) for _, request in client.seen})
+
+
+def test_a_point_that_is_run_again_never_sends_what_its_broken_attempt_sent(tmp_path):
+    # F-18: a real server remembers the attempt, and would answer from its cache.
+    RealTimeEngine.markers.clear()
+    points = [point(RealTimeEngine(), sessions=40)]
+
+    def interrupt(rows):
+        if rows == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    with folder_for(points, tmp_path) as folder, pytest.raises(KeyboardInterrupt):
+        run(points, folder, Notes(on_row=interrupt))
+    with reopen(folder.path) as folder:
+        run(points, folder, Notes())
+    broken, whole = RealTimeEngine.markers
+    assert len(broken) >= 20
+    assert len(whole) >= 40
+    assert not broken & whole
 
 
 def test_two_runs_with_one_seed_are_the_same_to_the_byte(tmp_path):
