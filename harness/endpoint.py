@@ -24,6 +24,9 @@ from workloads.prompt import Prompt, Role
 
 CHECK_INPUT, CHECK_OUTPUT = 16, 4
 
+MOST = 1 << 16
+"""How many bytes of what an endpoint says of itself are kept."""
+
 SECRET_HEADERS = frozenset(
     ("authorization", "proxy-authorization", "cookie", "api-key", "x-api-key")
 )
@@ -62,15 +65,20 @@ class Endpoint:
     def __post_init__(self) -> None:
         place = urlsplit(self.url)
         if place.scheme not in {"http", "https"} or not place.hostname:
-            raise ValueError(f"url {self.url} is none: write it as http://HOST:PORT")
+            raise ValueError("url is none: write it as http://HOST:PORT")
         if self.mode != "ids" and self.tokenizer is None:
             raise ValueError(f"mode {self.mode} needs text: state a tokenizer, or use mode ids")
         secret = sorted(name for name in self.headers if name.lower() in SECRET_HEADERS)
-        if place.username or place.password or secret:
-            where = f"the header {secret[0]}" if secret else "the url"
+        # A query is where some servers take their key.
+        open_url = "@" in place.netloc or "?" in self.url
+        open_proxy = self.proxy is not None and ("@" in self.proxy or "?" in self.proxy)
+        if open_url or open_proxy or secret:
+            where = "the url" if open_url else "the proxy"
+            where = f"the header {secret[0]}" if secret else where
             raise ValueError(
                 f"{where} holds a secret, and a suite is copied into every run folder: name its "
-                "environment variable as api_key_env"
+                "environment variable as api_key_env, and state url and proxy without user, "
+                "password and query"
             )
 
     @property
@@ -128,8 +136,8 @@ class Endpoint:
         )
         try:
             reply = await self._answered(client, seed)
-            version = await client.get("/version")
-            models = await client.get("/v1/models")
+            version = await client.get("/version", most=MOST)
+            models = await client.get("/v1/models", most=MOST)
             configuration = {"version": version, "models": _names(models)}
             seconds = reply.closed - (reply.sent or reply.closed)
             log.write_text(f"{client.url} answered in {seconds:.3f} s: {configuration}\n")  # noqa: ASYNC240

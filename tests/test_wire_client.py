@@ -1,8 +1,10 @@
 import asyncio
 import socket
+from itertools import pairwise
 from time import monotonic
 
 import numpy as np
+import orjson
 import pytest
 
 from harness.client import ANSWER, REASONING
@@ -13,8 +15,10 @@ from tests.scripted_server import (
     ROLE,
     ask,
     c,
+    chat,
     chunk,
     client,
+    frame,
     r,
     reply_to,
     request,
@@ -151,6 +155,38 @@ def test_an_error_after_tokens_keeps_them():  # F-09
     assert len(reply.stamps) == 1
 
 
+PLAIN = b'{"message": "out of memory", "code": 500}'
+GONE = chat({}, "error", error={"message": "the GPU fell off"}, usage=usage(1, 1))
+AGAIN = c("a") + stop() + u(1, 1) + c("a") + stop() + u(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        (GONE, "the server sent an error: the GPU fell off"),
+        (stop(error="died"), "the server sent an error: died"),
+        *(
+            (chat({}, name), f"the server ended the answer with finish reason {name}")
+            for name in ("error", "abort", "cancelled")
+        ),
+        (b"event: error\ndata: " + PLAIN + b"\n\n", "the server sent an error: out of memory"),
+        (b"data: " + PLAIN + b"\n\n", "the server sent an error: out of memory"),
+        (frame({"detail": "no"}), "the server sent an error: no"),
+        (b"", "the stream ended before its finish"),
+        (AGAIN, "the server sent more tokens after the answer's finish and usage"),
+    ],
+)
+def test_a_stream_that_ends_in_order_may_still_have_failed(stream, words):
+    reply, _ = reply_to(script((0, c("a")), (0.01, stream + DONE)))
+    assert reply.error == words
+
+
+def test_usage_in_the_first_frame_does_not_complete_what_is_then_cut_off():
+    reply, _ = reply_to(script((0, u(9, 0) + c("a")), (0.01, c("b")), end=False))
+    assert "failed" in reply.error
+    assert len(reply.stamps) == 2
+
+
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Unavailable", "302 Found"])
 def test_a_refusal_is_one_failed_reply_and_is_not_sent_again(status):
     reply, server = reply_to(whole(status, b'{"message": "slow down"}'))
@@ -230,6 +266,99 @@ def test_pings_do_not_put_off_the_first_token():
 def test_a_finished_stream_whose_connection_stays_open_is_whole():
     reply, _ = reply_to(script((0, c("a") + u(1, 1) + DONE), (20, b"")), timeouts=SHORT)
     assert reply.error is None
+
+
+WHOLE = c("a") + stop() + u(1, 1) + DONE
+
+
+@pytest.mark.parametrize("cuts", [[], [5], [len(WHOLE) - 3], range(1, len(WHOLE))])
+def test_the_terminator_completes_an_answer_at_once_and_ends_its_connection(cuts):
+    async def answer(_, __, writer):
+        writer.write(HEAD)
+        for start, end in pairwise([0, *cuts, len(WHOLE)]):
+            writer.write(chunk(WHOLE[start:end]))
+            await asyncio.sleep(0)
+        await asyncio.sleep(20)
+
+    async def main():
+        async with serving(answer) as server, client(server.url) as sender:
+            return [await ask(sender, request(f"r{i}")) for i in range(2)], server.connections
+
+    began = monotonic()
+    replies, connections = asyncio.run(main())
+    assert monotonic() - began < 2
+    assert connections == 2
+    for reply in replies:
+        assert (reply.error, reply.cut, len(reply.stamps)) == (None, False, 1)
+
+
+def test_what_comes_after_the_terminator_is_ignored():
+    late = [(0.005 * n, c("late")) for n in range(1, 4)]
+    reply, _ = reply_to(script((0, WHOLE + c("late")), *late))
+    assert (reply.error, len(reply.stamps)) == (None, 1)
+    assert reply.closed == reply.stamps[-1]
+
+
+def test_a_terminator_among_the_words_of_an_answer_is_none():
+    reply, _ = reply_to(script((0, c("\ndata: [DONE]\n")), (0.05, c("b")), (0.05, WHOLE)))
+    assert (reply.error, len(reply.stamps)) == (None, 3)
+
+
+@pytest.mark.parametrize("stream", [c("a") + stop() + u(1, 1), WHOLE])
+def test_a_cut_does_not_make_a_whole_answer_a_cut_one(stream):
+    async def main():
+        cut = asyncio.Event()
+        async with serving(script((0, stream), (20, b""))) as server, client(server.url) as sender:
+            sending = asyncio.create_task(
+                sender.send(request(), cut=cut, on_first=lambda _: cut.set())
+            )
+            return await sending
+
+    reply = asyncio.run(main())
+    assert (reply.cut, reply.error, reply.output_tokens) == (False, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("begun", "part"),
+    [(c("a"), b": ping\n\n"), (c("a"), b"data:\n\n"), (c("a") + b'data: {"choices', b"x")],
+)
+def test_neither_pings_nor_the_bytes_of_one_frame_keep_a_stream_alive(begun, part):
+    trickle = ((0.02 * n, part) for n in range(1, 40))
+    reply, _ = reply_to(script((0, begun), *trickle), timeouts=SHORT)
+    assert reply.error == "the stream stood still for 0.1 s (timeouts.stall)"
+    assert reply.closed - reply.sent < 0.5
+
+
+def test_frames_that_come_byte_by_byte_keep_a_stream_alive():
+    text = (c("a") * 9 + WHOLE).replace(b"data: ", b"data:")
+    steps = ((0.001 * n, text[n : n + 1]) for n in range(len(text)))
+    reply, _ = reply_to(script(*steps), timeouts=Timeouts(stall=0.4))
+    assert reply.closed - reply.sent > 0.7
+    assert (reply.error, len(reply.stamps)) == (None, 10)
+
+
+def test_a_body_that_breaks_the_rules_fails_at_once_and_says_so():
+    async def answer(_, __, writer):
+        writer.write(HEAD + chunk(c("a")))
+        await asyncio.sleep(0.02)
+        writer.write(chunk(c("b")))
+        await asyncio.sleep(0.02)
+        writer.write(b"ZZ\r\nhello\r\n")
+        await asyncio.sleep(20)
+
+    reply, _ = reply_to(answer, timeouts=Timeouts(stall=2))
+    assert "chunk size" in reply.error
+    assert reply.error.isprintable()
+    assert len(reply.stamps) == 2
+    assert reply.closed - reply.sent < 1
+
+
+def test_what_a_server_says_cannot_move_the_cursor():
+    odd = {"error": {"message": "kv \x1b[2J\x1b[31mcache\nexploded \x00\u202e\x9b!"}}
+    for answer in (script((0, frame(odd) + DONE)), whole("500 Oops", orjson.dumps(odd))):
+        reply, _ = reply_to(answer)
+        assert reply.error.isprintable()
+        assert reply.error.endswith("kv [2J [31mcache exploded !")
 
 
 def test_a_connection_that_is_never_made_fails_in_time():

@@ -1,5 +1,6 @@
 import asyncio
 from dataclasses import asdict, replace
+from typing import get_type_hints
 
 import orjson
 import pytest
@@ -104,6 +105,33 @@ def test_the_key_comes_by_name_and_goes_nowhere_else(tmp_path):
     assert KEY not in shown
 
 
+def test_a_key_that_an_endpoint_sends_back_is_kept_nowhere(tmp_path):
+    async def echo(asked, reader, writer):
+        body = orjson.dumps({"you": asked.headers["authorization"], "data": [{"id": KEY}]})
+        answer = STREAM if asked.path.startswith("/v1/comp") else whole("200 OK", body)
+        await answer(asked, reader, writer)
+
+    found, _ = observed(echo, tmp_path, api_key_env="MY_KEY", keys={"MY_KEY": KEY})
+    assert found.configuration["version"]["you"] == "Bearer ***"
+    assert KEY not in repr(found) + (tmp_path / "log").read_text()
+
+
+def test_what_an_endpoint_says_of_itself_at_length_is_not_kept(tmp_path):
+    async def tell(asked, reader, writer):
+        body = orjson.dumps({"version": "x" * 70_000})
+        answer = STREAM if asked.path.startswith("/v1/comp") else whole("200 OK", body)
+        await answer(asked, reader, writer)
+
+    found, _ = observed(tell, tmp_path)
+    assert found.configuration == {"version": None, "models": []}
+
+
+@pytest.mark.parametrize("name", ["connect", "first_token", "stall", "total"])
+def test_a_limit_is_more_than_nothing(name):
+    hints = get_type_hints(Timeouts, include_extras=True)
+    assert "Gt(gt=0)" in str(hints[name])
+
+
 @pytest.mark.parametrize("keys", [{}, {"MY_KEY": "  "}, {"MY_KEY": "two words"}, {"MY_KEY": "é"}])
 def test_a_key_that_is_not_there_or_cannot_be_sent_is_named_and_not_shown(keys, tmp_path):
     with pytest.raises(EngineError, match=r"\$MY_KEY holds") as caught:
@@ -135,12 +163,16 @@ def test_its_settings_are_plain_values():
     [
         ({"url": "localhost:8000"}, "write it as http://HOST:PORT"),
         ({"url": "http://me:secret@host:1"}, "name its environment variable as api_key_env"),
+        ({"url": "http://host:1/v1?api_key=secret"}, "the url holds a secret"),
+        ({"proxy": "http://me:secret@proxy:1"}, "the proxy holds a secret"),
+        ({"proxy": "me:secret@proxy:1"}, "the proxy holds a secret"),
         ({"headers": {"Authorization": "Bearer x"}}, "the header Authorization holds a secret"),
     ],
 )
 def test_what_would_put_a_secret_into_a_run_folder_is_refused(settings, sentence):
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=sentence) as caught:
         Endpoint(**{"url": "http://host:1", "model": "m", **settings})
+    assert "me:secret" not in str(caught.value)
 
 
 def test_a_server_that_says_it_is_simulated_is_never_called_measured(tmp_path):

@@ -175,11 +175,45 @@ def test_the_servers_own_figures_are_kept():
 def test_a_last_frame_cut_short_is_no_frame():
     found = contents((0, c("a") + b'data: {"choices":[{"delta":{"content":"b"}}'))
     assert (found.error, found.done, len(found.stamps)) == (None, False, 1)
-    assert contents((0, c("a") + u(1, 1).rstrip())).done
+    assert contents((0, c("a") + u(1, 1).rstrip())).finished
 
 
 def test_a_count_in_every_frame_is_no_end():
-    assert not together(c("a", usage=usage(5, 1)), c("b", usage=usage(5, 2))).done
+    assert not together(c("a", usage=usage(5, 1)), c("b", usage=usage(5, 2))).finished
+
+
+@pytest.mark.parametrize(
+    ("frames", "finished", "done"),
+    [
+        ([c("a"), stop(), u(1, 1)], True, True),
+        ([c("a"), stop(usage=usage(1, 1))], True, True),
+        ([c("a"), stop()], True, False),
+        ([c("a"), u(1, 1)], True, False),
+        ([c("a"), u(1, 1), DONE], True, True),
+        ([u(1, 1), c("a")], False, False),
+        ([u(1, 1), c("a"), DONE], False, False),
+        ([u(1, 1), c("a"), stop()], True, False),
+        ([c("a"), DONE], False, False),
+    ],
+)
+def test_only_what_comes_at_the_end_completes_an_answer(frames, finished, done):
+    found = together(*frames)
+    assert (found.finished, found.done) == (finished, done)
+
+
+def test_counts_that_contradict_themselves_are_unknown():
+    falling = together(*(c("a", usage=usage(5, n)) for n in (1, 2, 30, 4)), stop(), u(5, 4))
+    assert (falling.tokens, len(falling.stamps)) == (None, 4)
+    beyond = together(*(c("a", usage=usage(5, n)) for n in (1, 2, 30)), u(5, 3))
+    assert (beyond.tokens, beyond.output_tokens) == (None, 3)
+    ids = together(*[completion("a", ids=[1, 2, 3, 4, 5])] * 4, completion("", "length"), u(5, 4))
+    assert (ids.tokens, ids.output_tokens) == (None, 4)
+
+
+def test_nothing_counts_after_the_terminator():
+    found = together(c("a"), stop(), u(1, 1), DONE, c("b"), frame({"error": "late"}), u(9, 9))
+    assert (len(found.stamps), found.error, found.output_tokens) == (1, None, 1)
+    assert row(contents((0, c("a") + stop() + u(1, 1) + DONE + c("b") * 99))) == row(found)
 
 
 STREAMS = [

@@ -110,6 +110,43 @@ def test_the_key_is_sent_and_shown_nowhere(status, caplog):
     assert not any("secret" in text for text in texts)
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (whole("200 OK", b'{"version": "1"}'), {"version": "1"}),
+        (whole("200 OK", b'{"you": ["Bearer %b"]}' % b"SK-KEY"), {"you": ["Bearer ***"]}),
+        (whole("200 OK", b'{"sk-key": "a\\u001b[2J\\n"}'), {"***": "a [2J "}),
+        (whole("200 OK", b'{"version": "\\ud83e"}'), None),
+        (whole("200 OK", b"[" * 100_000 + b"]" * 100_000), None),
+        (whole("200 OK", b"[" * 200 + b"]" * 200), None),
+        (whole("200 OK", b'"' + b"x" * 2_000_000 + b'"'), None),
+        (whole("200 OK", b"\xff"), None),
+        (whole("404 Not Found", b"{}"), None),
+    ],
+)
+def test_what_a_server_says_of_itself_is_legible_short_and_without_the_key(answer, told):
+    async def main():
+        async with serving(answer) as server, client(server.url, key="sk-key") as sender:
+            return await sender.get("/version")
+
+    assert asyncio.run(main()) == told
+
+
+def test_a_question_about_the_server_follows_no_redirect():
+    async def main():
+        async with serving(whole("200 OK", b"{}")) as other:
+            place = f"{other.url}/leak\r\nContent-Length: 0\r\n\r\n"
+            head = f"HTTP/1.1 302 Found\r\nLocation: {place}"
+
+            async def answer(_, __, writer):
+                writer.write(head.encode())
+
+            async with serving(answer) as server, client(server.url) as sender:
+                return await sender.get("/version"), other.asked
+
+    assert asyncio.run(main()) == (None, [])
+
+
 def test_proxies_of_the_environment_are_ignored_and_one_asked_for_is_used(monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")

@@ -43,6 +43,13 @@ def test_other_fields_and_comments_carry_nothing():
     assert read(stream) == [b"a"]
 
 
+def test_an_event_named_error_is_an_error_object():
+    assert read(b'event: error\ndata: {"code":5}\n\n') == [b'{"error":{"code":5}}']
+    assert read(b'data: {"error":"x"}\nevent:error\n\n') == [b'{"error":"x"}']
+    assert read(b"event: error\ndata: out of memory\n\n") == [b'{"error":"out of memory"}']
+    assert read(b"event: error\nevent: token\ndata: {}\n\n") == [b"{}"]
+
+
 def test_lines_of_data_are_joined():
     assert read(b'data: {"a":\ndata:1}\n\n') == [b'{"a":\n1}']
 

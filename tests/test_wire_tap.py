@@ -56,6 +56,15 @@ def test_a_part_of_a_chunk_that_looks_like_chunks_is_taken_for_what_it_is():
     assert b"".join(exchange.parts) == b"x" * 40 + inner + b"y"
 
 
+def test_a_second_response_in_the_same_read_is_not_taken_for_the_first():
+    stale = HEAD + chunk(c("stale")) + END
+    for reads in ((CHUNKED + stale,), (HEAD, CHUNKED.removeprefix(HEAD) + stale)):
+        exchange, tap = asyncio.run(tapped(*reads))
+        assert b"".join(exchange.parts) == BODY
+        assert exchange.content.is_eof()
+        assert tap.should_close
+
+
 def test_an_exchange_that_has_let_go_is_told_nothing_more():
     async def main():
         exchange, tap = await tapped(HEAD, chunk(c("a")))

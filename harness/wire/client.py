@@ -1,10 +1,12 @@
 """Sends requests over HTTP and gives back what came of them, stamped at the socket."""
 
 import asyncio
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
+from typing import Any
 
 import aiohttp
 import orjson
@@ -22,6 +24,12 @@ BATCH = 1 << 15
 
 LONGEST = 400
 """How many characters of an error are kept."""
+
+MOST = 1 << 20
+"""How many bytes of an answer to a question about the server are read: vLLM's can be long."""
+
+DEEPEST = 32
+"""How many levels such an answer may have."""
 
 _FAULTS = (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError)
 
@@ -62,7 +70,8 @@ class HttpClient:
         self._renderer = renderer
         self._timeouts = timeouts or Timeouts()
         # As it is, and as JSON would quote it.
-        self._secrets = (key, orjson.dumps(key).decode()[1:-1]) if key else ()
+        forms = (key, orjson.dumps(key).decode()[1:-1]) if key else ()
+        self._secret = re.compile("|".join(map(re.escape, forms)) or "(?!)", re.IGNORECASE)
         self._bodies: dict[str, bytes] = {}
         # Compressed frames would reach us in lumps.
         shared = {"Accept": "text/event-stream", "Accept-Encoding": "identity", **(headers or {})}
@@ -111,23 +120,33 @@ class HttpClient:
             post.cancel()
             await asyncio.wait({post, cutting})
             fault = None if post.cancelled() else post.exception()
-        closed = exchange.closed or monotonic()
+        closed = exchange.ended or exchange.closed or monotonic()
         exchange.check()
         contents = await _contents(exchange)
         contents = replace(contents, finish_reason=self._shown(contents.finish_reason))
         reply = _reply(request, exchange, contents, closed)
-        if stopped:
+        if stopped and not (contents.done or contents.terminated):
             return replace(reply, cut=True)
         error = _error(exchange, contents, deadline.passed or self._broken(fault))
         self._note(contents, error)
         return replace(reply, error=self._shown(error))
 
-    async def get(self, path: str) -> object:
-        """What the server says at a path, as JSON; None where it says nothing of use."""
+    async def get(self, path: str, *, most: int = MOST) -> object:
+        """What the server says at a path, as JSON without the key; None where that is of no use.
+
+        Of no use are also more than `most` bytes, more than 32 levels, and a redirect.
+        """
         limit = aiohttp.ClientTimeout(total=self._timeouts.connect)
+        body = b""
         try:
-            async with self._session.get(self.url + path, timeout=limit) as response:
-                return await response.json(content_type=None) if response.status == 200 else None
+            async with self._session.get(
+                self.url + path, timeout=limit, allow_redirects=False
+            ) as response:
+                async for part in response.content.iter_any():
+                    body += part
+                    if len(body) > most or response.status != 200:
+                        return None
+            return self._redacted(orjson.loads(body), DEEPEST)
         except _FAULTS:
             return None
 
@@ -148,6 +167,9 @@ class HttpClient:
                 exchange.status = response.status
                 exchange.kind = response.content_type
                 try:
+                    # What broke before anyone waited would not wake the waiting.
+                    if fault := response.content.exception():
+                        raise fault
                     await response.content.wait_eof()
                 finally:
                     exchange.leave()
@@ -177,12 +199,29 @@ class HttpClient:
                 self.seen.fingerprints.add(fingerprint)
 
     def _shown(self, text: str | None) -> str | None:
-        """A server's words within bounds, without the key, should it have sent that back."""
+        """A server's words on a line within bounds, without the key, should it have sent that."""
         if text is None:
             return None
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+        text = self._secret.sub("***", text)
+        text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+        return " ".join(_legible(text).split())
+
+    def _redacted(self, value: Any, levels: int) -> Any:
+        """A value of JSON, legible and without the key.
+
+        Raises ValueError where it has more levels.
+        """
+        match value:
+            case str():
+                return _legible(self._secret.sub("***", value))
+            case list() | dict() if not levels:
+                raise ValueError("too many levels")
+            case list():
+                return [self._redacted(entry, levels - 1) for entry in value]
+            case dict():
+                pairs = value.items()
+                return {self._redacted(k, 0): self._redacted(v, levels - 1) for k, v in pairs}
+        return value
 
 
 async def _contents(exchange: Exchange) -> Contents:
@@ -227,13 +266,18 @@ def _error(exchange: Exchange, contents: Contents, fault: str | None) -> str | N
     tokens = bool(len(contents.stamps) or contents.output_tokens)
     if contents.error or (contents.done and tokens):
         return contents.error
-    if fault:
+    if fault and not contents.terminated:
         return fault
     if body and not contents.frames:
         return f"HTTP 200 with {exchange.kind} instead of a stream: {said(body)}"
-    if not contents.done and not contents.finish_reason:
-        return "the stream ended before its finish"
-    return None if tokens else "the stream ended without a token"
+    if not tokens and (contents.finished or contents.terminated):
+        return "the stream ended without a token"
+    return None if contents.finished else "the stream ended before its finish"
+
+
+def _legible(text: str) -> str:
+    """A text in which nothing moves a terminal's cursor."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def _trust(ca_file: str | None) -> ssl.SSLContext | None:

@@ -4,22 +4,31 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
+from typing import Annotated
+
+from annotated_types import Gt
 
 from harness.wire.tap import Exchange, nothing
+
+LINGER = 0.02
+"""Seconds in which a body may end after `[DONE]`, so that its connection can be used again."""
+
+Seconds = Annotated[float, Gt(0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
     """Limits in seconds; a request that meets one is a failed row that names it.
 
-    `first_token` counts from sending, `stall` from the last read after the first token, `total`
-    from the call; None is no limit.
+    `first_token` counts from sending, `stall` from the first token or the last read in which a data
+    frame began, `total` from the call; None is no limit. Comments put nothing off, and a frame that
+    takes longer than `stall` to come is late as well.
     """
 
-    connect: float = 10.0
-    first_token: float = 600.0
-    stall: float = 120.0
-    total: float | None = None
+    connect: Seconds = 10.0
+    first_token: Seconds = 600.0
+    stall: Seconds = 120.0
+    total: Seconds | None = None
 
 
 class Deadline:
@@ -60,6 +69,8 @@ class Deadline:
         """The moments at which the request would be too late, and what to say then."""
         limits, exchange = self._timeouts, self._exchange
         found = []
+        if exchange.ended is not None:
+            return [(exchange.ended + LINGER, "the body went on after [DONE]")]
         if exchange.sent is None:
             sentence = f"no connection within {limits.connect:g} s (timeouts.connect)"
             found.append((self._started + limits.connect, sentence))
@@ -68,7 +79,7 @@ class Deadline:
             found.append((exchange.sent + limits.first_token, sentence))
         else:
             sentence = f"the stream stood still for {limits.stall:g} s (timeouts.stall)"
-            found.append((exchange.stamps[-1] + limits.stall, sentence))
+            found.append((exchange.moved + limits.stall, sentence))
         if limits.total is not None:
             sentence = f"not finished within {limits.total:g} s (timeouts.total)"
             found.append((self._started + limits.total, sentence))

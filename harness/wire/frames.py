@@ -19,6 +19,8 @@ Frame = dict[str, Any]
 
 _NONE = 255
 _DONE = b"[DONE]"
+_FAILED = ("error", "abort", "cancelled")
+_COMPLAINTS = ("message", "detail", "code")
 _ODD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
@@ -26,14 +28,19 @@ _ODD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 class Contents:
     """What an answer held. The arrays have one entry a piece; absent is None.
 
-    `done` is true where the terminator came, or the usage of the whole; `frames` counts everything
-    that came, pieces or not. Server words are as long as the server made them.
+    `finished` is true where an end of its body would be the end of the answer: after a finish
+    reason, or with the usage of the whole in the last frame. `terminated` is true where `[DONE]`
+    came, and `done` where the answer is whole whatever becomes of its connection. `frames` counts
+    everything that came before `[DONE]`, pieces or not. Server words are as long as the server made
+    them.
     """
 
     stamps: Moments
     tokens: NDArray[np.int32] | None
     kinds: NDArray[np.uint8]
     frames: int
+    finished: bool
+    terminated: bool
     done: bool
     error: str | None
     finish_reason: str | None
@@ -67,6 +74,7 @@ class Transcript:
         self._frames = 0
         self._terminated = False
         self._summed = False
+        self._whole = False
         self._error: str | None = None
         self._finish: str | None = None
         self._fingerprint: str | None = None
@@ -96,12 +104,15 @@ class Transcript:
             self._take(stamp, rest)
         usage, drafts = self._usage, _nested(self._metrics, "speculative_decoding")
         stamps, kinds, tokens = self._pieces()
+        finished = bool(self._finish) or self._summed
         return Contents(
             stamps=stamps,
             tokens=tokens,
             kinds=kinds,
             frames=self._frames,
-            done=self._terminated or self._summed or bool(self._finish and usage),
+            finished=finished,
+            terminated=self._terminated,
+            done=self._whole or (self._terminated and finished),
             error=self._error,
             finish_reason=self._finish and str(self._finish),
             input_tokens=_count(usage, "prompt_tokens"),
@@ -119,6 +130,8 @@ class Transcript:
         held, moments = self._held, self._moments
         self._held, self._moments = [], []
         for start in range(0, len(held), TOGETHER):
+            if self._terminated:
+                return
             part = slice(start, start + TOGETHER)
             frames = _parsed(held[part])
             if frames is None:
@@ -133,6 +146,8 @@ class Transcript:
                     self._refuse(orjson.dumps(frame))
 
     def _take(self, stamp: float, payload: bytes) -> None:
+        if self._terminated:
+            return
         self._frames += 1
         if payload == _DONE:
             self._terminated = True
@@ -143,20 +158,28 @@ class Transcript:
             self._refuse(payload)
 
     def _refuse(self, payload: bytes) -> None:
-        self._error = self._error or f"a frame of the stream could not be read: {said(payload)}"
+        self._fail(f"a frame of the stream could not be read: {said(payload)}")
+
+    def _fail(self, sentence: str) -> None:
+        """Notes why the answer failed; the first reason stays."""
+        self._error = self._error or sentence
 
     def _read(self, stamp: float, frame: Frame) -> None:
         count = -1
+        choices = frame.get("choices")
         if usage := frame.get("usage"):
             count = -1 if (found := _count(usage, "completion_tokens")) is None else found
             self._usage = usage
             self._metrics = _nested(frame, "metrics") or self._metrics
-            # A count in every frame says nothing of the end; one beside no choice does.
-            self._summed = self._summed or not frame.get("choices")
-        if choices := frame.get("choices"):
+        wordless = not usage and not choices and any(map(frame.get, _COMPLAINTS))
+        if frame.get("error") or frame.get("object") == "error" or wordless:
+            self._fail(f"the server sent an error: {_words(frame)}")
+        if choices:
             self._choice(stamp, choices[0], count)
-        elif frame.get("error") or frame.get("object") == "error":
-            self._error = self._error or f"the server sent an error: {_words(frame)}"
+        # A count in every frame says nothing of the end; one beside no choice does, until more
+        # choices come.
+        self._summed = not choices and (self._summed or bool(usage))
+        self._whole = self._whole or bool(usage and self._finish)
         self._fingerprint = self._fingerprint or frame.get("system_fingerprint")
 
     def _choice(self, stamp: float, choice: Frame, count: int) -> None:
@@ -168,8 +191,12 @@ class Transcript:
         else:
             kind = _kind(delta)
         ids = choice.get("token_ids")
+        if self._whole and (kind != _NONE or ids):
+            self._fail("the server sent more tokens after the answer's finish and usage")
         if finish := choice.get("finish_reason"):
             self._finish = finish
+            if finish in _FAILED:
+                self._fail(f"the server ended the answer with finish reason {finish}")
         elif kind == _NONE and not ids and delta and "role" in delta:
             return
         many = -1 if ids is None else len(ids)
@@ -182,15 +209,19 @@ class Transcript:
         """Stamps, kinds and tokens a piece, exact or absent."""
         kinds, counts, ids = np.array(self._kinds), np.array(self._counts), np.array(self._ids)
         text = kinds != _NONE
-        # Usage that rides on the last frame only says nothing of the frames before it.
-        counted = bool(len(counts)) and bool((counts >= 0).all())
+        total = _count(self._usage, "completion_tokens")
+        # Usage that rides on the last frame only says nothing of the frames before it, and a count
+        # that falls says nothing of any.
+        counted = bool(len(counts)) and bool((np.diff(counts, prepend=0) >= 0).all())
+        counted = counted and (total is None or total >= counts[-1])
         shown = text | (ids > 0)
         pieces = shown | (np.diff(counts, prepend=0) > 0) if counted else shown
         tokens = None
-        if shown.any() and (ids[shown] >= 0).all():
+        summed = int(ids[shown].sum())
+        if shown.any() and (ids[shown] >= 0).all() and total in (None, summed):
             pieces, tokens = shown, ids[shown].astype(np.int32)
         elif counted and pieces.any():
-            tokens = _steps(counts[pieces], _count(self._usage, "completion_tokens"))
+            tokens = _steps(counts[pieces], total)
         stamps = np.array(self._stamps)
         return stamps[pieces], _filled(kinds, text)[pieces], tokens
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 
+import orjson
+
 BOM = b"\xef\xbb\xbf"
 
 
 class Reader:
     """Takes the bytes of one stream a read at a time, and gives the payloads they complete.
 
-    A payload is the data of one event, its lines joined by a line feed. Follows "Parsing an event
-    stream" of the HTML standard; events without data are left out.
+    A payload is the data of one event, its lines joined by a line feed; that of an event named
+    `error` is an error object. Follows "Parsing an event stream" of the HTML standard; events
+    without data are left out.
     """
 
     def __init__(self) -> None:
@@ -84,5 +87,18 @@ def _payloads(events: bytes) -> list[bytes]:
 def _payload(event: bytes) -> bytes:
     if event.startswith(b"data: ") and b"\n" not in event:
         return event[6:]
-    lines = [line for line in event.split(b"\n") if line.startswith(b"data:")]
-    return b"\n".join(line[5:].removeprefix(b" ") for line in lines)
+    lines = event.split(b"\n")
+    found = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+    names = [line[6:].strip() for line in lines if line.startswith(b"event:")]
+    return _error(found) if found and names and names[-1] == b"error" else found
+
+
+def _error(words: bytes) -> bytes:
+    """The data of an error event as an object that says so."""
+    try:
+        found = orjson.loads(words)
+    except orjson.JSONDecodeError:
+        found = words.decode(errors="replace")
+    if isinstance(found, dict) and found.get("error"):
+        return words
+    return orjson.dumps({"error": found or "an error without words"})

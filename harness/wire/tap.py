@@ -4,6 +4,7 @@ The only file that knows aiohttp's insides; tested with 3.12 to 3.14 (see docs/c
 """
 
 import asyncio
+import re
 import ssl
 from array import array
 from collections.abc import Callable, Sequence
@@ -31,6 +32,13 @@ SMALL = 1 << 12
 KEPT = 4.0
 """Seconds an idle connection is kept: uvicorn closes its end after 5, and nothing is sent twice."""
 
+TAIL = 16
+"""Bytes kept of the read before, so that a line cut between reads is seen."""
+
+_DATA = re.compile(rb"[\r\n]data:(?! ?[\r\n])")
+# JSON holds no bare line end, so this is never part of an answer's text.
+_DONE = re.compile(rb"[\r\n]data: ?\[DONE\][\r\n]")
+
 UNLIMITED = 1 << 30
 """The size of aiohttp's buffer, so that it never stops reading to wait for us."""
 
@@ -39,8 +47,9 @@ class Exchange:
     """One request under way: when its body began to leave, and every read that answered it.
 
     Read i came at `stamps[i]` and brought `parts[i]` of the response's body; the transcript has
-    been told of the first `told`. `on_step` is called when the request's body begins to leave and
-    when the first token has come.
+    been told of the first `told`. `moved` is when a frame last began to come, or the first token
+    was whole; `ended` when `[DONE]` came, after which nothing is kept. `on_step` is called when the
+    request's body begins to leave, when the first token has come, and at `[DONE]`.
     """
 
     def __init__(self, on_first: Callable[[float], None]) -> None:
@@ -51,6 +60,9 @@ class Exchange:
         self.content: aiohttp.StreamReader | None = None
         self.sent: float | None = None
         self.first: float | None = None
+        self.moved = 0.0
+        self.ended: float | None = None
+        self.tail = b"\n"
         self.stamps = array("d")
         self.parts: list[bytes] = []
         self.told = 0
@@ -68,15 +80,31 @@ class Exchange:
 
     def gather(self, stamp: float, part: bytes) -> None:
         """Keeps what a read brought; until the first token has come, also looks into it."""
+        if self.ended is not None:
+            return
         self.stamps.append(stamp)
         self.parts.append(part)
+        if len(part) < TAIL or not part.startswith(b"data: {") or b"[DONE]" in part:
+            self._look(stamp, part)
+        else:
+            self.moved, self.tail = stamp, part[-TAIL:]
         if self.first is None:
             self.told = len(self.parts)
             self.transcript.add(stamp, part)
             if self.transcript.began():
-                self.first = stamp
+                self.first = self.moved = stamp
                 self.on_first(stamp)
                 self.on_step()
+
+    def _look(self, stamp: float, part: bytes) -> None:
+        """Sees whether a read that is no plain frame begins one, or ends the stream."""
+        recent = self.tail + part
+        self.tail = recent[-TAIL:]
+        if part.startswith(b"data: {") or _DATA.search(recent):
+            self.moved = stamp
+        if b"DONE]" in recent and _DONE.search(recent):
+            self.ended = stamp
+            self.on_step()
 
     def check(self) -> None:
         """Raises EngineError where aiohttp has changed so that no moments could be taken."""
@@ -136,6 +164,8 @@ class Tap(ResponseHandler):
                 return
             self.between = False
         super().data_received(data)
+        if fault := self.exception():
+            self._break(exchange, fault)
         if self.opening:
             self.opening = False
             head, blank, rest = data.partition(b"\r\n\r\n")
@@ -146,10 +176,16 @@ class Tap(ResponseHandler):
             parts = [self.buffer[place] for place in range(-new, 0)]
             exchange.gather(stamp, b"".join(parts))
 
+    def _break(self, exchange: Exchange, fault: BaseException) -> None:
+        """Wakes the reader of a body, whom aiohttp tells nothing when it ends the connection."""
+        if exchange.content is not None and not exchange.content.is_eof():
+            words = getattr(fault, "message", "") or str(fault)
+            exchange.content.set_exception(aiohttp.ClientPayloadError(words))
+
     def feed_data(self, data: Any, size: int = 0) -> None:
-        """Notes the body of a response whose head is complete."""
+        """Notes the body of the first response whose head is complete and final."""
         message, content = data
-        if self.exchange is not None:
+        if self.exchange is not None and message.code >= 200 and self.exchange.content is None:
             self.exchange.content = content
             self.buffer, self.taken = getattr(content, "_buffer", ()), 0
             self.opening = bool(message.chunked and not message.compression)
