@@ -171,16 +171,22 @@ class Transcript:
             count = -1 if (found := _count(usage, "completion_tokens")) is None else found
             self._usage = usage
             self._metrics = _nested(frame, "metrics") or self._metrics
-        wordless = not usage and not choices and any(map(frame.get, _COMPLAINTS))
-        if frame.get("error") or frame.get("object") == "error" or wordless:
+        failed = frame.get("error")
+        if not choices:
+            wordless = not usage and any(map(frame.get, _COMPLAINTS))
+            failed = failed or frame.get("object") == "error" or wordless
+            # A count in every frame says nothing of the end; one beside no choice does, until more
+            # choices come.
+            self._summed = self._summed or bool(usage)
+        if failed:
             self._fail(f"the server sent an error: {_words(frame)}")
         if choices:
+            self._summed = False
             self._choice(stamp, choices[0], count)
-        # A count in every frame says nothing of the end; one beside no choice does, until more
-        # choices come.
-        self._summed = not choices and (self._summed or bool(usage))
-        self._whole = self._whole or bool(usage and self._finish)
-        self._fingerprint = self._fingerprint or frame.get("system_fingerprint")
+        if usage and self._finish:
+            self._whole = True
+        if self._fingerprint is None:
+            self._fingerprint = frame.get("system_fingerprint")
 
     def _choice(self, stamp: float, choice: Frame, count: int) -> None:
         delta = choice.get("delta")

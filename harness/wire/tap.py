@@ -87,7 +87,7 @@ class Exchange:
         if len(part) < TAIL or not part.startswith(b"data: {") or b"[DONE]" in part:
             self._look(stamp, part)
         else:
-            self.moved, self.tail = stamp, part[-TAIL:]
+            self.moved, self.tail = stamp, part
         if self.first is None:
             self.told = len(self.parts)
             self.transcript.add(stamp, part)
@@ -98,7 +98,7 @@ class Exchange:
 
     def _look(self, stamp: float, part: bytes) -> None:
         """Sees whether a read that is no plain frame begins one, or ends the stream."""
-        recent = self.tail + part
+        recent = self.tail[-TAIL:] + part
         self.tail = recent[-TAIL:]
         if part.startswith(b"data: {") or _DATA.search(recent):
             self.moved = stamp
