@@ -34,7 +34,8 @@ def test_a_body_is_whole_however_its_bytes_are_cut(stream, cuts):
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     reads = [stream[a:b] for a, b in pairwise(edges) if a < b]
     exchange, _ = asyncio.run(tapped(*reads))
-    assert b"".join(exchange.parts) == BODY
+    # Of what follows the line with [DONE], nothing is kept.
+    assert b"".join(exchange.parts).rstrip() == BODY.rstrip()
     assert len(exchange.parts) == len(exchange.stamps)
     assert exchange.content.is_eof()
     exchange.check()
