@@ -40,7 +40,21 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding
 FRAME = (
     b'data: {"id":"chatcmpl-2f0a7b6c5d4e4f3a8b9c0d1e2f3a4b5c","object":"chat.completion.chunk",'
     b'"created":1790000000,"model":"deepseek-ai/DeepSeek-V4.1-Flash","choices":[{"index":0,'
-    b'"delta":{"content":" token"},"logprobs":null,"finish_reason":null}]}\n\n'
+    b'"delta":{"content":"%b"},"logprobs":null,"finish_reason":null}]}\n\n'
+)
+WORDS = (
+    b" the",
+    b" token",
+    b",",
+    b" is",
+    " é".encode(),
+    b"\\n",
+    b" run",
+    b".",
+    b" 42",
+    b"s",
+    b"(",
+    b" if",
 )
 LAST = (
     b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -77,14 +91,17 @@ def serve(streams: int, pieces: int, gap: float, together: int) -> None:
             connection.close()
     for connection in connections:
         connection.sendall(HEAD)
-    out = chunk(FRAME * together)
+    outs = [
+        chunk(b"".join(FRAME % WORDS[(start + n) % len(WORDS)] for n in range(together)))
+        for start in range(len(WORDS))
+    ]
     began = time.monotonic()
     for step in range(pieces // together):
         wait = began + step * gap - time.monotonic()
         if gap and wait > 0:
             time.sleep(wait)
         for connection in connections:
-            connection.sendall(out)
+            connection.sendall(outs[step % len(outs)])
     for connection in connections:
         connection.sendall(chunk(LAST % pieces) + b"0\r\n\r\n")
         connection.close()
@@ -123,7 +140,9 @@ def floor(port: int, streams: int) -> tuple[float, int]:
                 poller.unregister(number)
                 live -= 1
     spent = time.process_time() - began
-    found = sum(b"".join(part for _, part in each).count(b" token") for each in reads.values())
+    found = sum(
+        b"".join(part for _, part in each).count(b'"delta":{"content"') for each in reads.values()
+    )
     return spent, found
 
 

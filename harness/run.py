@@ -69,18 +69,19 @@ def run(
     budget: float | None = None,
     estimates: Sequence[float | None] = (),
     keys: Mapping[str, str] | None = None,
+    first: int = 1,
 ) -> Counter[str]:
     """Gives every point that has no outcome one, in order; how many points have which status.
 
     `estimates` are the points' seconds on the wall, where anyone can guess them; `keys` are the
-    secrets that engines need. Points that would begin after `budget` seconds become `not started`,
-    and run when the folder is taken up again. Raises KeyboardInterrupt, with the rows of the broken
-    point kept, on Ctrl-C.
+    secrets that engines need; `first` is what the watch is told as the first point's number. Points
+    that would begin after `budget` seconds become `not started`, and run when the folder is taken
+    up again. Raises KeyboardInterrupt, with the rows of the broken point kept, on Ctrl-C.
     """
     started = time.monotonic()
     statuses: Counter[str] = Counter()
     guesses = iter(estimates)
-    for number, point in enumerate(points, start=1):
+    for number, point in enumerate(points, start=first):
         guess = next(guesses, None)
         status = folder.outcome(point.name, point.id)
         if status in {None, "not started"}:
@@ -91,7 +92,7 @@ def run(
                 watch.point_finished(point.name, "not started", reason, 0.0)
                 status = "not started"
             else:
-                watch.point_started(point.name, number, len(points), guess)
+                watch.point_started(point.name, number, first - 1 + len(points), guess)
                 status = _run_point(point, folder, watch, keys or {})
         else:
             watch.point_skipped(point.name, status)

@@ -9,13 +9,22 @@ import orjson
 from numpy.typing import NDArray
 
 from harness.client import ANSWER, REASONING, TOOL, Moments
+from harness.wire.pattern import Pattern
 from harness.wire.stream import Reader
 
 TOGETHER = 64
 """Frames parsed at once: few enough that the collector of cycles does not start for them."""
 
+LUMP = 1 << 12
+"""A read of more bytes than this is worth dividing into whole events and what was cut."""
+
+LESSONS = 16
+"""How often a stream may show a new pattern of its frames."""
+
 Counts = NDArray[np.int64]
 Frame = dict[str, Any]
+
+MORE = "the server sent more tokens after the answer's finish and usage"
 
 _NONE = 255
 _DONE = b"[DONE]"
@@ -80,9 +89,28 @@ class Transcript:
         self._fingerprint: str | None = None
         self._usage: Frame = {}
         self._metrics: Frame = {}
+        self._pattern: Pattern | None = None
+        self._kind = _NONE
+        self._lessons = 0
 
     def add(self, stamp: float, data: bytes) -> None:
         """Reads what one read of the socket brought."""
+        if not self._repeated(stamp, data):
+            if len(data) > LUMP:
+                self._divide(stamp, data)
+            else:
+                self._feed(stamp, data)
+
+    def _divide(self, stamp: float, data: bytes) -> None:
+        """Reads a lump whose first and last events may be cut."""
+        begin = 0 if self._reader.idle else data.find(b"\n\n") + 2
+        end = data.rfind(b"\n\n") + 2
+        self._feed(stamp, data[:begin])
+        if self._repeated(stamp, data[begin:end]):
+            begin = end
+        self._feed(stamp, data[begin:])
+
+    def _feed(self, stamp: float, data: bytes) -> None:
         if payloads := self._reader.feed(data):
             self._held += payloads
             self._moments += [stamp] * len(payloads)
@@ -144,6 +172,48 @@ class Transcript:
                     self._read(stamp, frame)
                 except _ODD:
                     self._refuse(orjson.dumps(frame))
+            if self._error is None:
+                self._learn(held[part][-1], frames[-1])
+
+    def _repeated(self, stamp: float, data: bytes) -> bool:
+        """Takes whole frames that differ in their words alone from one that was parsed, if any."""
+        if self._pattern is None or not self._reader.idle:
+            return False
+        events = self._pattern.events(data)
+        if not events:
+            return False
+        # What is held may bring another pattern.
+        kind = self._kind
+        if self._held:
+            self._flush()
+        if self._terminated:
+            return True
+        if self._whole:
+            self._fail(MORE)
+        self._frames += events
+        self._summed = False
+        if events == 1:
+            self._stamps.append(stamp)
+            self._kinds.append(kind)
+            self._counts.append(-1)
+            self._ids.append(-1)
+        else:
+            self._stamps.extend([stamp] * events)
+            self._kinds.extend([kind] * events)
+            self._counts.extend([-1] * events)
+            self._ids.extend([-1] * events)
+        return True
+
+    def _learn(self, payload: bytes, frame: Frame) -> None:
+        """Takes a frame for the pattern of those to come, if it says nothing beside its words."""
+        choices = frame.get("choices")
+        if not choices or frame.get("usage") or self._lessons == LESSONS:
+            return
+        kind = _kind(choices[0])
+        silent = not choices[0].get("finish_reason") and choices[0].get("token_ids") is None
+        if silent and kind != _NONE:
+            self._lessons += 1
+            self._pattern, self._kind = Pattern.of(payload, frame), kind
 
     def _take(self, stamp: float, payload: bytes) -> None:
         if self._terminated:
@@ -189,21 +259,15 @@ class Transcript:
             self._fingerprint = frame.get("system_fingerprint")
 
     def _choice(self, stamp: float, choice: Frame, count: int) -> None:
-        delta = choice.get("delta")
-        if delta is None:
-            kind = ANSWER if choice.get("text") else _NONE
-        elif delta.get("content") or delta.get("refusal"):
-            kind = ANSWER
-        else:
-            kind = _kind(delta)
+        kind = _kind(choice)
         ids = choice.get("token_ids")
         if self._whole and (kind != _NONE or ids):
-            self._fail("the server sent more tokens after the answer's finish and usage")
+            self._fail(MORE)
         if finish := choice.get("finish_reason"):
             self._finish = finish
             if finish in _FAILED:
                 self._fail(f"the server ended the answer with finish reason {finish}")
-        elif kind == _NONE and not ids and delta and "role" in delta:
+        elif kind == _NONE and not ids and "role" in (choice.get("delta") or ()):
             return
         many = -1 if ids is None else len(ids)
         self._stamps.append(stamp)
@@ -273,7 +337,12 @@ def _whole(payload: bytes) -> bool:
         return False
 
 
-def _kind(delta: Frame) -> int:
+def _kind(choice: Frame) -> int:
+    delta = choice.get("delta")
+    if delta is None:
+        return ANSWER if choice.get("text") else _NONE
+    if delta.get("content") or delta.get("refusal"):
+        return ANSWER
     if delta.get("reasoning") or delta.get("reasoning_content"):
         return REASONING
     return TOOL if delta.get("tool_calls") or delta.get("function_call") else _NONE

@@ -20,6 +20,11 @@ class Reader:
         self._returned = False
         self._pending: list[bytes] = []
 
+    @property
+    def idle(self) -> bool:
+        """Whether the next byte begins an event."""
+        return not self._pending and not self._returned and self._opening is None
+
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads completed by this read, in order."""
         if self._returned or b"\r" in data or self._opening is not None:

@@ -39,6 +39,9 @@ _DATA = re.compile(rb"[\r\n]data:(?! ?[\r\n])")
 # JSON holds no bare line end, so this is never part of an answer's text.
 _DONE = re.compile(rb"[\r\n]data: ?\[DONE\][\r\n]")
 
+_ONE = {len(head) + size + 2: head for size in range(1, SMALL) for head in [b"%x\r\n" % size]}
+"""How a read of so many bytes begins that is one chunk, whose size has no leading zero."""
+
 UNLIMITED = 1 << 30
 """The size of aiohttp's buffer, so that it never stops reading to wait for us."""
 
@@ -194,6 +197,8 @@ class Tap(ResponseHandler):
 
 def unchunked(data: bytes) -> bytes:
     """What chunks hold, if the data is some whole chunks and nothing else; empty if it is not."""
+    if (head := _ONE.get(len(data))) and data.startswith(head) and data.endswith(b"\r\n"):
+        return data[len(head) : -2]
     parts = []
     rest = data if len(data) <= SMALL else b""
     while rest:
