@@ -6,9 +6,22 @@ BIN := .venv/bin
 .PHONY: demo test check all-tests vllm-cpu clean
 .DELETE_ON_ERROR:
 
+# A report; then the example suite on an engine, on the same again, and on one that is 15 % slower.
 demo: .venv/installed
 	$(BIN)/paceline run smoke --new
 	$(BIN)/paceline report "$$(ls -td runs/smoke-* | head -n 1)" -o report.html
+	@rm -rf runs/demo
+	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/base > /dev/null
+	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/fresh $(SET)=1.001 > /dev/null
+	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/slower $(SET)=1.15 > /dev/null
+	$(BIN)/paceline compare runs/demo/base runs/demo/slower -o comparison.html
+	$(BIN)/paceline baseline runs/demo/base -o runs/demo/baseline.json
+	$(BIN)/paceline gate runs/demo/fresh --baseline runs/demo/baseline.json
+	@echo 'Now the engine that is 15 % slower: this gate is meant to fail.'
+	$(BIN)/paceline gate runs/demo/slower --baseline runs/demo/baseline.json; test $$? -eq 1
+	@echo 'It failed, as it should. Open report.html and comparison.html: they need no network.'
+
+SET := --set experiments.0.engine.slowdown
 
 test: .venv/installed-dev
 	$(BIN)/pytest -n auto
@@ -24,7 +37,8 @@ check: .venv/installed-dev
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache report.html
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache \
+	  .import_linter_cache report.html comparison.html
 
 # uv makes the environment where it is installed; venv and pip do where it is not.
 .venv/bin/python:

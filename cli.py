@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import contextmanager
-from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from harness.sim.server.command import command as sim_command
+from suites import traces, verdicts
+from suites.exits import Exit, print_json, sentences
+from suites.verdicts import Json, Rules
+
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from results.folder import RunFolder
     from suites.plan import Plan
     from suites.suite import Suite
 
@@ -28,15 +31,14 @@ app = typer.Typer(
 )
 
 
-class Exit(IntEnum):
-    """What the exit code says."""
+on_traces = typer.Typer(
+    name="traces",
+    help="Make, describe and check files of agent sessions.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
-    GOOD = 0
-    GATE_FAILED = 1
-    BAD_INPUT = 2
-    INCOMPLETE = 3
-    INCONCLUSIVE = 4
-    INTERRUPTED = 130
+T = TypeVar("T")
 
 
 def _version(asked: bool) -> None:
@@ -66,7 +68,10 @@ Overrides = Annotated[
         help="Changes one key of the suite: seed=3, experiments.0.load.duration=30.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Ends stdout with one JSON line.")]
+OutFolder = Annotated[Path, typer.Option(help="Where run folders go.")]
+New = Annotated[bool, typer.Option("--new", help="Starts afresh instead of resuming.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="One line a point, for logs.")]
+RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 
 
 @app.command()
@@ -80,58 +85,78 @@ def plan(suite: SuiteName, overrides: Overrides = None, as_json: Json = False) -
     from reports.plan import plan_table
     from suites.description import describe
 
-    with _sentences():
+    with sentences():
         _, planned = _planned(suite, overrides)
         described = asdict(describe(planned))
         print(plan_table(**described))
         if as_json:
-            _print_json({"points": len(planned.points), "hash": planned.hash, **described})
+            print_json({"points": len(planned.points), "hash": planned.hash, **described})
 
 
 @app.command()
 def run(
     suite: SuiteName,
     overrides: Overrides = None,
-    out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
-    new: Annotated[bool, typer.Option("--new", help="Starts afresh instead of resuming.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="One line a point, for logs.")] = False,
+    out: OutFolder = Path("runs"),
+    new: New = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Run a suite, or go on with its newest run that is not complete.
 
     Example: paceline run smoke
     """
-    from harness import run as harness_run
-    from reports.progress import Progress
-    from suites.plan import estimate
+    from harness.run import run as every_point
 
-    with _sentences():
+    with sentences():
         asked, planned = _planned(suite, overrides)
-        keys = _keys(planned)
-        with _folder(asked, planned, out, new=new) as folder:
-            try:
-                with Progress(quiet=quiet or not sys.stderr.isatty()) as watch:
-                    statuses = harness_run.run(
-                        planned.points,
-                        folder,
-                        watch,
-                        budget=asked.budget,
-                        estimates=[estimate(point) for point in planned.points],
-                        keys=keys,
-                    )
-            except KeyboardInterrupt:
-                print(
-                    f"Interrupted. What is finished is kept in {folder.path}; "
-                    "the same command goes on from there.",
-                    file=sys.stderr,
-                )
-                raise typer.Exit(Exit.INTERRUPTED) from None
-        _close(folder.path, statuses, as_json=as_json)
+        path, statuses = _measured(asked, planned, out, every_point, new=new, quiet=quiet)
+        _close(path, statuses, as_json=as_json)
+
+
+@app.command()
+def search(
+    *,
+    suite: SuiteName,
+    overrides: Overrides = None,
+    share: Annotated[
+        float,
+        typer.Option(min=0.5, max=0.9999, help="Of requests, the part that must keep every limit."),
+    ] = 0.9,
+    out: OutFolder = Path("runs"),
+    new: New = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Find each arm's highest load at which the objectives hold, in as few points as it takes.
+
+    Example: paceline search capacity.yaml --share 0.95
+    """
+    from functools import partial
+
+    from harness import search as harness_search
+    from reports.search import search_facts, search_table
+
+    with sentences():
+        asked, planned = _planned(suite, overrides)
+        _, left_out = harness_search.ladders(planned.points)
+        way = partial(harness_search.search, demanded=share)
+        path, found = _measured(asked, planned, out, way, new=new, quiet=quiet)
+        print(search_table(found, left_out))
+        print(f"Run folder: {path}\nReport:     paceline report {path} -o report.html")
+        if as_json:
+            brackets = [search_facts(bracket) for bracket in found]
+            print_json({"run": str(path), "share": share, "brackets": brackets})
+        outcomes = {bracket.outcome for bracket in found}
+        if "not measured" in outcomes:
+            raise typer.Exit(Exit.INCOMPLETE)
+        if outcomes & {"undecided", "not monotone"}:
+            raise typer.Exit(Exit.INCONCLUSIVE)
 
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    runs: RunFolders,
     out: Annotated[Path, typer.Option("-o", "--out", "--output", help="The page to write.")] = Path(
         "report.html"
     ),
@@ -144,11 +169,11 @@ def report(
     from reports.page import write
     from results.run import read
 
-    with _sentences():
+    with sentences():
         write([read(path) for path in runs], out)
         print(f"Wrote {out}")
         if as_json:
-            _print_json({"report": str(out), "runs": [str(path) for path in runs]})
+            print_json({"report": str(out), "runs": [str(path) for path in runs]})
 
 
 @app.command()
@@ -159,86 +184,81 @@ def schema() -> None:
     """
     from suites.schema import schema as suite_schema
 
-    _print_json(suite_schema())
+    print_json(suite_schema())
 
 
 @app.command()
-def sim(
+def calibrate(
     *,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    topology: Annotated[str, typer.Option(help="TP4, DEP2, TP2xPP3 and so on.")] = "TP1",
-    replay: Annotated[str, typer.Option(help="off, on-eager or on.")] = "on",
-    model_name: Annotated[str, typer.Option(help="What the model is called.")] = "simulated",
-    block_size: Annotated[int, typer.Option(min=1, help="Tokens of a KV block.")] = 64,
-    kv_tokens: Annotated[int, typer.Option(min=1, help="KV tokens of a rank.")] = 4_000_000,
-    max_sequences: Annotated[int, typer.Option(min=1, help="Requests a rank runs.")] = 256,
-    draft_tokens: Annotated[int, typer.Option(min=0, help="Drafts a step.")] = 0,
-    acceptance_length: Annotated[
-        float | None, typer.Option(min=1, help="Tokens a step with drafts brings, on average.")
-    ] = None,
-    noise: Annotated[float, typer.Option(min=0, help="Deviation of a step's time.")] = 0.0,
-    drift: Annotated[float, typer.Option(help="Change of a step's time per hour.")] = 0.0,
-    slowdown: Annotated[float, typer.Option(min=1e-6, help="Multiplies every step.")] = 1.0,
-    pace: Annotated[
-        float | None, typer.Option(min=0.001, help="Tokens per second and stream: even steps.")
-    ] = None,
-    context_limit: Annotated[int | None, typer.Option(min=1, help="Tokens at most.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds noise, drafts and answers.")] = 0,
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="A tokenizer.json or its folder, instead of our own words.")
-    ] = None,
-    reasoning_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Of an answer that thinks, the part that does.")
-    ] = 0.5,
-    reasoning_key: Annotated[
-        str, typer.Option(help="reasoning or reasoning_content.")
-    ] = "reasoning",
-    tool_calls: Annotated[
-        bool, typer.Option("--tool-calls", help="Calls the first tool that a chat offers.")
-    ] = False,
-    log: Annotated[Path | None, typer.Option(help="Where the truth is written.")] = None,
-    faults: Annotated[Path | None, typer.Option(help="A script of faults, JSON lines.")] = None,
-    api_key_env: Annotated[
-        str | None, typer.Option(help="The variable that holds the key to ask for.")
-    ] = None,
+    what: Annotated[list[str], typer.Argument(metavar="SUITE|RUN...", help="A suite, or runs.")],
+    arm: Annotated[str | None, typer.Option(help="Words of the arm; else the first one.")] = None,
+    overrides: Overrides = None,
+    folders: Annotated[Path, typer.Option("--runs", help="Where the run folder goes.")] = Path(
+        "runs"
+    ),
+    out: Annotated[
+        Path, typer.Option("-o", "--out", "--output", help="The calibration to write.")
+    ] = Path("calibration.json"),
+    rules: Rules = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Serve the simulated engine at an OpenAI-compatible endpoint, until Ctrl-C.
+    """Run an engine against itself: how much it varies, and what margins that allows.
 
-    Example: paceline sim --port 0 --log truth.jsonl
+    Example: paceline calibrate smoke -o calibration.json
     """
-    from harness.sim.server.serve import serve
-    from harness.sim.server.site import site
+    from dataclasses import asdict
 
-    with _sentences():
-        made = site(
-            host=host,
-            port=port,
-            topology=topology,
-            replay=replay,
-            model=model_name,
-            pace=pace,
-            seed=seed,
-            tokenizer=tokenizer,
-            reasoning_share=reasoning_share,
-            reasoning_key=reasoning_key,
-            tool_calls=tool_calls,
-            log=log,
-            faults=faults,
-            key=_variable(api_key_env),
-            engine={
-                "block_size": block_size,
-                "kv_tokens": kv_tokens,
-                "max_sequences": max_sequences,
-                "draft_tokens": draft_tokens,
-                "acceptance_length": acceptance_length,
-                "noise": noise,
-                "drift": drift,
-                "slowdown": slowdown,
-                "context_limit": context_limit,
-            },
-        )
-        serve(made, lambda url: print(f"paceline sim (SIMULATED) on {url}", flush=True))
+    from harness.run import run as every_point
+    from reports.calibration import calibration_text
+    from results.calibration import write
+    from suites.gate import calibrated
+    from suites.suite import load
+    from suites.twice import twice
+
+    with sentences():
+        statuses: Mapping[str, int] = {}
+        if len(what) == 1 and not Path(what[0].partition(":")[0]).is_dir():
+            suite = load(what[0], overrides or ())
+            plan_twice = twice(suite, arm)
+            path, statuses = _measured(
+                suite, plan_twice, folders, every_point, new=False, quiet=quiet
+            )
+            what = [str(path)]
+        found = calibrated(what, rules=rules)
+        write(out, found)
+        print(calibration_text(found))
+        print(f"Wrote {out}")
+        if as_json:
+            print_json(asdict(found))
+        if set(statuses) - {"finished"}:
+            raise typer.Exit(Exit.INCOMPLETE)
+
+
+@app.command()
+def history(
+    runs: RunFolders,
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metric", help="Instead of the usual ones; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show where the metrics of a suite changed their level over its runs, and since when.
+
+    Example: paceline history runs/smoke-2026*
+    """
+    from dataclasses import asdict
+
+    from reports.history import history_table
+    from results.history import METRICS
+    from results.history import history as courses
+    from results.run import read
+
+    with sentences():
+        found = courses([read(path) for path in runs], metrics or METRICS)
+        print(history_table(found))
+        if as_json:
+            print_json({"courses": [asdict(course) for course in found]})
 
 
 @app.command()
@@ -255,22 +275,9 @@ def model(
     """
     from harness.vllm.models import make
 
-    with _sentences():
+    with sentences():
         make(name, folder, python)
         print(f"{folder} holds {name}")
-
-
-def _variable(name: str | None) -> str | None:
-    """The secret that an environment variable holds."""
-    import os
-
-    from results.errors import InputError
-
-    if name is None:
-        return None
-    if not os.environ.get(name):
-        raise InputError(f"--api-key-env {name}: the variable is not set: set it")
-    return os.environ[name]
 
 
 def _planned(name: str, overrides: Sequence[str] | None) -> tuple[Suite, Plan]:
@@ -281,10 +288,41 @@ def _planned(name: str, overrides: Sequence[str] | None) -> tuple[Suite, Plan]:
     return suite, make_plan(suite)
 
 
+def _measured(
+    asked: Suite, planned: Plan, out: Path, way: Callable[..., T], *, new: bool, quiet: bool
+) -> tuple[Path, T]:
+    """Runs what is left of a plan in a way of harness: the run folder, and what the way gives."""
+    from reports.progress import Progress
+    from suites.launch import launch
+    from suites.plan import estimate
+
+    keys = _keys(planned)
+    with launch(asked, planned, out, new=new, tell=_tell) as folder:
+        try:
+            with Progress(quiet=quiet or not sys.stderr.isatty()) as watch:
+                given = way(
+                    planned.points,
+                    folder,
+                    watch,
+                    budget=asked.budget,
+                    estimates=[estimate(point) for point in planned.points],
+                    keys=keys,
+                )
+        except KeyboardInterrupt:
+            _tell(
+                f"Interrupted. What is finished is kept in {folder.path}; "
+                "the same command goes on from there."
+            )
+            raise typer.Exit(Exit.INTERRUPTED) from None
+    return folder.path, given
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
 def _keys(planned: Plan) -> dict[str, str]:
     """The secrets that the plan's engines name, from the environment: nothing below reads it."""
-    import os
-
     from results.errors import InputError
 
     names = {name for point in planned.points for name in point.deployment.engine.secrets}
@@ -292,26 +330,6 @@ def _keys(planned: Plan) -> dict[str, str]:
     if missing:
         raise InputError(f"{missing[0]}: the suite needs this environment variable: set it")
     return {name: os.environ[name] for name in names}
-
-
-def _folder(suite: Suite, planned: Plan, out: Path, *, new: bool) -> RunFolder:
-    """The newest folder of this plan that is not complete, or a new one."""
-    import secrets
-
-    from harness.environment import environment
-    from results.folder import complete, create, newest_unfinished, reopen
-
-    unfinished = None if new else newest_unfinished(out, suite.name, planned.hash)
-    if unfinished:
-        print(f"Resuming {unfinished}", file=sys.stderr)
-        return reopen(unfinished)
-    if not new and complete(out, suite.name, planned.hash):
-        print("An earlier run of this very plan is complete: starting anew", file=sys.stderr)
-    simulated = all(point.deployment.engine.clock == "virtual" for point in planned.points)
-    # A simulated server is always new, so its runs may repeat to the byte. A real one may remember
-    # an earlier run, so nothing that is sent to it may ever have been sent before.
-    salt = suite.seed if simulated else secrets.randbits(32)
-    return create(out, suite.name, suite.text, planned.facts(), environment(), salt)
 
 
 def _close(path: Path, statuses: Counter[str], *, as_json: bool) -> None:
@@ -325,37 +343,19 @@ def _close(path: Path, statuses: Counter[str], *, as_json: bool) -> None:
     print(f"Run folder: {path}\nReport:     paceline report {path} -o report.html")
     invalid = sum(point.status == "finished" and not point.valid for point in points)
     if as_json:
-        _print_json({"run": str(path), "statuses": dict(statuses), "invalid": invalid})
+        print_json({"run": str(path), "statuses": dict(statuses), "invalid": invalid})
     if invalid or set(statuses) - {"finished"}:
         raise typer.Exit(Exit.INCOMPLETE)
 
 
-def _print_json(value: dict[str, Any]) -> None:
-    import orjson
-
-    print(orjson.dumps(value).decode())
-
-
-@contextmanager
-def _sentences() -> Iterator[None]:
-    """Turns our errors into one sentence and an exit code."""
-    from results.errors import InputError, PacelineError
-
-    try:
-        yield
-    except PacelineError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        bad_input = isinstance(error, InputError)
-        raise typer.Exit(Exit.BAD_INPUT if bad_input else Exit.INCOMPLETE) from None
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        raise typer.Exit(Exit.INTERRUPTED) from None
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        print(f"Error: {place}{error.strerror or error}", file=sys.stderr)
-        raise typer.Exit(Exit.INCOMPLETE) from None
+app.command()(sentences()(sim_command(os.environ)))
+app.add_typer(on_traces)
+app.command()(verdicts.compare)
+app.command()(verdicts.gate)
+app.command()(verdicts.baseline)
+on_traces.command()(traces.make)
+on_traces.command()(traces.describe)
+on_traces.command()(traces.check)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ from harness.wire.render import Renderer
 from workloads.prompt import marked
 
 GAP = 0.02
-SHORT, LONG, LONG_BESIDE_PEERS = 50, 250, 1050
+SHORT, LONG = 50, 250
+LONG_BESIDE_PEERS = {64: 3050, 256: 1050}
 REPEATS, REPEATS_BESIDE_PEERS = 5, 2
 GOALS = {64: 2.5, 256: 2.0}
 UNPACED_GOAL = 400_000
@@ -207,7 +208,7 @@ def paced(streams: int, peers: list[str]) -> dict[str, float]:
     found: dict[str, list[float]] = {client: [] for client in ["floor", "ours", *peers]}
     for _ in range(REPEATS_BESIDE_PEERS if peers else REPEATS):
         for client, slopes in found.items():
-            slopes.append(slope(client, streams, LONG_BESIDE_PEERS if peers else LONG))
+            slopes.append(slope(client, streams, LONG_BESIDE_PEERS[streams] if peers else LONG))
     for client, slopes in found.items():
         shown = " ".join(f"{value * 1000:.2f}" for value in slopes)
         print(f"{streams} streams, {client}: ms of CPU per 1,000 pieces: {shown}", flush=True)

@@ -1,9 +1,9 @@
 """The seam to a running engine: one call a request, arrays back."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,16 @@ ANSWER, REASONING, TOOL = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request, ready to send: its prompt salted, its session and rank settled."""
+    """One request, ready to send: its prompt salted, its session and rank settled.
+
+    `tree` names the session tree where several streams share one; `session` names the stream.
+    """
 
     id: str
     prompt: Prompt
     output: int
     session: str
+    tree: str | None = None
     rank: int | None = None
 
 
@@ -53,6 +57,14 @@ class Reply:
     server_ttft: float | None = None
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page of text that a server offers; `read` gives None where it cannot be had."""
+
+    url: str
+    read: Callable[[], Coroutine[Any, Any, str | None]]
 
 
 class Client(Protocol):

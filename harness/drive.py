@@ -1,35 +1,27 @@
 """Sends a point's load through a client, and hands on one record a request."""
 
 import asyncio
-from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count, islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from harness.client import ANSWER, Client, Moments, Reply, Request
-from harness.clock import MICROSECONDS, now, until
+from harness import lanes
+from harness.client import Client, Reply, Request
+from harness.clock import now, until
 from harness.load import Closed, Open, Recorded, arrivals
 from harness.point import Point
-from results.record import Phase, RequestRecord
-from workloads.prompt import Prompt, seed_of
+from harness.trial import Call, Keep, Trial, ceiling_of, landed, launch, rank_of, record, send
+from results.errors import EngineError
+from results.evidence import Protocol
+from results.record import Phase
+from workloads.agentx import AgentX
+from workloads.prompt import seed_of
 from workloads.session import Key, Session, Turn
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A turn about to be sent: when it was due, and since when nothing held it back."""
-
-    turn: Turn
-    request: Request
-    planned: float
-    ready: float
-
-
-Keep = Callable[[RequestRecord], None]
+UNPLACED = "never sent: it waited for its place when the window ended"
 
 MADE_AHEAD = 16
 """Sessions made before the window opens, where the load does not say how many start together."""
@@ -37,35 +29,19 @@ MADE_AHEAD = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """When the load that counts began and ended, in seconds since the point began."""
+    """When the load that counts began and ended, in seconds since the point began.
+
+    `protocol` is what a replay by a profile says of itself.
+    """
 
     opened: float
     closed: float
-
-
-@dataclass(slots=True, kw_only=True)
-class Trial:
-    """One point under way: what every request of it shares."""
-
-    point: Point
-    id: str
-    arm: str
-    client: Client
-    keep: Keep
-    run: str
-    salt: int
-    sends: asyncio.TaskGroup
-    limit: asyncio.Semaphore | None
-    origin: float
-    speed: float | None
-    cut: asyncio.Event = field(default_factory=asyncio.Event)
-    flying: set[asyncio.Task[None]] = field(default_factory=set)
-    trees: Iterator[int] = field(default_factory=count)
+    protocol: Protocol | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Tree:
-    """One session under way: its salt, its place, who has ended, and which prefixes were sent."""
+    """One session under way: its salt, its place, who began and ended, which prefixes were sent."""
 
     session: Session
     number: int
@@ -73,6 +49,7 @@ class Tree:
     start: float
     warmup: bool
     salt: int
+    begins: dict[Key, asyncio.Future[float]]
     ends: dict[Key, asyncio.Future[float]]
     seen: set[int] = field(default_factory=set)
 
@@ -83,7 +60,7 @@ async def drive(
     """Warms the server up, opens the window, follows the load, and closes it.
 
     Every request sent becomes a record, also those cut at the end. Returns early, with everything
-    in flight cut, when `interrupt` is set.
+    in flight cut, when `interrupt` is set. Raises EngineError where a profile's rules end it.
     """
     load = point.load
     limit = None if isinstance(load, Closed) else load.limit
@@ -103,14 +80,49 @@ async def drive(
         )
         stop = sends.create_task(interrupt.wait())
         await _race(_warm_up(trial), stop)
-        sessions = _sessions(trial)
-        opened = now()
-        await _race(_follow(trial, sessions, opened), stop, seconds=load.duration)
-        closed = now()
-        await _race(_landed(trial), stop, seconds=load.grace)
+        if isinstance(point.workload, AgentX) and point.workload.rules is not None:
+            window = await _replay(trial, point.workload, stop)
+        else:
+            window = await _sessions_in_turn(trial, stop)
         trial.cut.set()
         stop.cancel()
+    return window
+
+
+async def _sessions_in_turn(trial: Trial, stop: asyncio.Task[Any]) -> Window:
+    """Follows the load through a window, with sessions that start at their first turns."""
+    load = trial.point.load
+    sessions = _sessions(trial)
+    opened = now()
+    await _race(_follow(trial, sessions, opened), stop, seconds=load.duration)
+    closed = now()
+    await _race(landed(trial), stop, seconds=load.grace)
     return Window(opened=opened - trial.origin, closed=closed - trial.origin)
+
+
+async def _replay(trial: Trial, workload: AgentX, stop: asyncio.Task[Any]) -> Window:
+    """Replays lanes by the workload's profile: primers, pressure, then the window."""
+    load = trial.point.load
+    stage = lanes.set_up(trial, workload)
+    try:
+        await _race(lanes.warm_up(stage), stop)
+        opened = now()
+        if not stage.failure:
+            await _race(lanes.follow(stage, opened), stop, seconds=load.duration)
+    finally:
+        lanes.close(stage)
+    closed = now()
+    if not stage.failure:
+        await _race(landed(trial), stop, seconds=load.grace)
+    else:
+        trial.cut.set()
+        await landed(trial)
+        raise EngineError(stage.failure)
+    return Window(
+        opened=opened - trial.origin,
+        closed=closed - trial.origin,
+        protocol=lanes.protocol(stage),
+    )
 
 
 async def _race(
@@ -125,12 +137,6 @@ async def _race(
         await asyncio.wait({task})
     if not task.cancelled():
         task.result()
-
-
-async def _landed(trial: Trial) -> None:
-    """Waits until nothing is in flight."""
-    while trial.flying:
-        await asyncio.wait(set(trial.flying))
 
 
 async def _warm_up(trial: Trial) -> None:
@@ -181,6 +187,7 @@ async def _walk(
 ) -> None:
     """Sends a session's turns to the last, each stream beside the others."""
     number = next(trial.trees)
+    future = asyncio.get_running_loop().create_future
     tree = Tree(
         session=session,
         number=number,
@@ -188,7 +195,8 @@ async def _walk(
         start=start,
         warmup=warmup,
         salt=seed_of(trial.salt, trial.id, number),
-        ends={turn.key: asyncio.get_running_loop().create_future() for turn in session.turns},
+        begins={turn.previous: future() for turn in session.turns if turn.early and turn.previous},
+        ends={turn.key: future() for turn in session.turns},
     )
     streams: dict[str, list[Turn]] = {}
     for turn in session.turns:
@@ -200,11 +208,9 @@ async def _walk(
 
 async def _stream(trial: Trial, tree: Tree, turns: Sequence[Turn], place: int) -> None:
     """Sends one stream's turns, each when it is due and all it waits for has ended."""
-    deployment = trial.point.deployment
-    ranks = deployment.topology.ranks
-    rank = (tree.lane + place) % ranks if deployment.pinned and ranks > 1 else None
+    pinned = rank_of(trial, tree.lane, place)
     for number, turn in enumerate(turns):
-        request = _request(trial, tree, turn, rank)
+        request = _request(trial, tree, turn, pinned)
         await trial.client.prepare(request)
         planned, ready = await _due(trial, tree, turn)
         await until(ready)
@@ -213,15 +219,14 @@ async def _stream(trial: Trial, tree: Tree, turns: Sequence[Turn], place: int) -
             try:
                 await trial.limit.acquire()
             except asyncio.CancelledError:
-                _never_sent(trial, tree, turns[number:], rank)
+                _never_sent(trial, tree, turns[number:], pinned)
                 raise
             ready = now() if held else ready
-        call = Call(turn=turn, request=request, planned=planned, ready=ready)
-        _launch(trial, _send(trial, tree, call))
+        launch(trial, _send(trial, tree, _call(tree, turn, request, planned, ready)))
     await asyncio.gather(*(tree.ends[turn.key] for turn in turns))
 
 
-def _never_sent(trial: Trial, tree: Tree, turns: Sequence[Turn], rank: int | None) -> None:
+def _never_sent(trial: Trial, tree: Tree, turns: Sequence[Turn], pinned: int | None) -> None:
     """Records the first turn, which waited for its place when the window closed, and more like it.
 
     Of a recorded stream, all turns that were due by then wait behind the first.
@@ -236,8 +241,8 @@ def _never_sent(trial: Trial, tree: Tree, turns: Sequence[Turn], rank: int | Non
             planned = tree.ends[turn.previous].result() + turn.delay
         if planned > now():
             return
-        request = _request(trial, tree, turn, rank)
-        call = Call(turn=turn, request=request, planned=planned, ready=planned)
+        request = _request(trial, tree, turn, pinned)
+        call = _call(tree, turn, request, planned, planned)
         reply = Reply(
             sent=None,
             stamps=np.zeros(0),
@@ -245,15 +250,9 @@ def _never_sent(trial: Trial, tree: Tree, turns: Sequence[Turn], rank: int | Non
             kinds=np.zeros(0, dtype=np.uint8),
             closed=now(),
             cut=True,
+            error=UNPLACED,
         )
-        trial.keep(_record(trial, tree, call, reply, _ceiling(request.prompt, tree.seen)))
-
-
-def _launch(trial: Trial, send: Coroutine[Any, Any, None]) -> None:
-    """Starts a request that outlives whoever waits for it."""
-    task = trial.sends.create_task(send)
-    trial.flying.add(task)
-    task.add_done_callback(trial.flying.discard)
+        trial.keep(record(trial, call, reply, ceiling_of(request.prompt, tree.seen)))
 
 
 async def _due(trial: Trial, tree: Tree, turn: Turn) -> tuple[float, float]:
@@ -261,109 +260,47 @@ async def _due(trial: Trial, tree: Tree, turn: Turn) -> tuple[float, float]:
     if trial.speed and turn.recorded is not None:
         planned = tree.start + turn.recorded / trial.speed
         return planned, planned
-    base = tree.start if turn.previous is None else await tree.ends[turn.previous]
+    moments = tree.begins if turn.early else tree.ends
+    base = tree.start if turn.previous is None else await moments[turn.previous]
     planned = base + turn.delay
     return planned, max([planned, *[await tree.ends[key] for key in turn.after]])
 
 
-def _request(trial: Trial, tree: Tree, turn: Turn, rank: int | None) -> Request:
+def _request(trial: Trial, tree: Tree, turn: Turn, pinned: int | None) -> Request:
     session = f"{trial.id}-{tree.number}-{turn.key.stream}"
     return Request(
         id=f"{session}-{turn.key.turn}",
         prompt=turn.prompt.salted(tree.salt),
         output=turn.output,
         session=session,
-        rank=rank,
+        rank=pinned,
+    )
+
+
+def _call(tree: Tree, turn: Turn, request: Request, planned: float, ready: float) -> Call:
+    phase: Phase = "warm-up" if tree.warmup else "primer" if turn.primer else "window"
+    return Call(
+        trace=tree.session.trace,
+        tree=tree.number,
+        lane=tree.lane,
+        key=turn.key,
+        depth=turn.depth,
+        phase=phase,
+        request=request,
+        planned=planned,
+        ready=ready,
     )
 
 
 async def _send(trial: Trial, tree: Tree, call: Call) -> None:
     """Sends one turn, records what came of it, and lets those go on that wait for it."""
-    turn, request = call.turn, call.request
-    ceiling = _ceiling(request.prompt, tree.seen)
+    begin, end = tree.begins.get(call.key), tree.ends[call.key]
+    if begin is not None:
+        begin.set_result(now())
     try:
-        reply = await trial.client.send(request, cut=trial.cut, on_first=_ignore)
-        trial.keep(_record(trial, tree, call, reply, ceiling))
+        await send(trial, call, tree.seen)
     finally:
         if trial.limit:
             trial.limit.release()
-        end = tree.ends[turn.key]
         if not end.done():
             end.set_result(now())
-
-
-def _ignore(moment: float) -> None:
-    """Nothing waits for first tokens yet."""
-
-
-def _ceiling(prompt: Prompt, seen: set[int]) -> int:
-    """Tokens of the longest prefix that this session has sent before; notes this prompt's own.
-
-    What a cache without end could hit at most.
-    """
-    ends = prompt.ends()
-    hashes = prompt.prefix_hashes(ends).tolist()
-    # Prefixes are seen from the shortest on, so the longest seen one is found by halving.
-    known = bisect_left(hashes, True, key=lambda prefix: prefix not in seen)
-    seen.update(hashes[known:])
-    return int(ends[known - 1]) if known else 0
-
-
-def _record(trial: Trial, tree: Tree, call: Call, reply: Reply, ceiling: int) -> RequestRecord:
-    point, origin, turn, request = trial.point, trial.origin, call.turn, call.request
-    stamps = reply.stamps - origin
-    sent = None if reply.sent is None else reply.sent - origin
-    answers = stamps[reply.kinds == ANSWER]
-    phase: Phase = "warm-up" if tree.warmup else "primer" if turn.primer else "window"
-    return RequestRecord(
-        run=trial.run,
-        point=trial.id,
-        arm=trial.arm,
-        repeat=point.repeat,
-        position=point.position,
-        trace=tree.session.trace,
-        tree=tree.number,
-        lane=tree.lane,
-        stream=turn.key.stream,
-        turn=turn.key.turn,
-        depth=turn.depth,
-        phase=phase,
-        planned=call.planned - origin,
-        ready=call.ready - origin,
-        sent=sent,
-        first=float(stamps[0]) if len(stamps) else None,
-        first_answer=float(answers[0]) if len(answers) else None,
-        last=float(stamps[-1]) if len(stamps) else None,
-        closed=reply.closed - origin,
-        state="cut" if reply.cut else "failed" if reply.error else "ok",
-        reason=_reason(reply),
-        status=reply.status,
-        finish_reason=reply.finish_reason,
-        asked_input=request.prompt.length,
-        asked_output=request.output,
-        input_tokens=reply.input_tokens,
-        output_tokens=reply.output_tokens,
-        cached_tokens=reply.cached_tokens,
-        ceiling_tokens=ceiling,
-        prompt_hash=turn.prompt.hash,
-        rank=reply.rank,
-        request_id=request.id,
-        client_lag=None if reply.sent is None else max(0.0, reply.sent - call.ready),
-        server_queue=reply.server_queue,
-        server_ttft=reply.server_ttft,
-        draft_tokens=reply.draft_tokens,
-        accepted_tokens=reply.accepted_tokens,
-        piece_offsets=_offsets(stamps, sent),
-        piece_tokens=reply.tokens,
-    )
-
-
-def _reason(reply: Reply) -> str | None:
-    if reply.cut and reply.sent is None:
-        return "never sent: it waited for its place when the window ended"
-    return "cut at the end of the window" if reply.cut else reply.error
-
-
-def _offsets(stamps: Moments, sent: float | None) -> NDArray[np.int64]:
-    """Whole microseconds from sending to each piece."""
-    return np.rint((stamps - (sent or 0.0)) * MICROSECONDS).astype(np.int64)

@@ -27,6 +27,9 @@ CHECK_INPUT, CHECK_OUTPUT = 16, 4
 MOST = 1 << 16
 """How many bytes of what an endpoint says of itself are kept."""
 
+LISTED, LONGEST = 5, 80
+"""How many of its models are named in an error, and up to how many characters of each."""
+
 SECRET_HEADERS = frozenset(
     ("authorization", "proxy-authorization", "cookie", "api-key", "x-api-key")
 )
@@ -145,7 +148,7 @@ class Endpoint:
                 client=client,
                 observe=lambda: self._observed(deployment, client, configuration),
                 steps=lambda: None,
-                metrics_url=f"{client.url}/metrics",
+                metrics=client.page("/metrics"),
             )
         finally:
             await client.close()
@@ -189,10 +192,21 @@ class Endpoint:
         request = Request(id=name, prompt=prompt, output=CHECK_OUTPUT, session=name)
         reply = await client.send(request, cut=asyncio.Event(), on_first=lambda _: None)
         if reply.error:
-            served = _names(await client.get("/v1/models"))
-            hint = f" (it serves: {', '.join(served)})" if served else ""
+            hint = self._unserved(_names(await client.get("/v1/models")))
             raise EngineError(f"{self.name} does not answer as it should: {reply.error}{hint}")
         return reply
+
+    def _unserved(self, served: list[str]) -> str:
+        """What to say where the server lists models and the one asked for is not among them."""
+        if not served or self.model in served:
+            return ""
+        names = [name if len(name) <= LONGEST else f"{name[:LONGEST]}…" for name in served[:LISTED]]
+        more = f" and {len(served) - LISTED} more" if len(served) > LISTED else ""
+        listed = ", ".join(f'"{name}"' for name in names)
+        return (
+            f'; it does not serve "{self.model}" but {listed}{more}: state one of these as the '
+            "engine's model"
+        )
 
     def _observed(
         self, deployment: Deployment, client: HttpClient, configuration: dict[str, Any]
@@ -210,6 +224,8 @@ class Endpoint:
                 "replies with cached tokens": seen.cached,
                 "replies with tokens a piece": seen.exact,
                 "fingerprints": sorted(seen.fingerprints),
+                # An alias is no fault, but whoever reads the results should know of it.
+                **({"model served": sorted(seen.models)} if seen.models - {self.model} else {}),
             },
             configuration=configuration,
         )

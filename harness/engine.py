@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from harness.client import Client
+from harness.client import Client, Page
 from harness.clock import Clock
 from harness.topology import Topology
 from results.evidence import Observed
@@ -43,14 +43,14 @@ class Deployment:
 class Server:
     """A running engine: its client, and what it was observed to be, read when the point ends.
 
-    `metrics_url` is where it tells its counters, in Prometheus's words. `ended` gives a coroutine
-    that waits until the server has ended by itself, and says why.
+    `metrics` is where it tells its counters, in Prometheus's words. `ended` gives a coroutine that
+    waits until the server has ended by itself, and says why.
     """
 
     client: Client
     observe: Callable[[], Observed]
     steps: Callable[[], pa.Table | None]
-    metrics_url: str | None = None
+    metrics: Page | None = None
     ended: Callable[[], Coroutine[Any, Any, str]] | None = None
 
 

@@ -9,8 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("paceline", "numpy", "pyarrow", "plotly", "pydantic")
+_PACKAGES = (
+    *("paceline", "aiohttp", "numpy", "orjson", "tokenizers"),
+    *("pyarrow", "plotly", "pydantic"),
+)
 _GPU_FIELDS = ("index", "name", "uuid", "memory.total", "driver_version", "power.limit")
+_GPU_MODES = ("mig.mode.current", "ecc.mode.current", "clocks.max.sm")
 
 
 def environment() -> dict[str, Any]:
@@ -21,6 +25,7 @@ def environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": os.cpu_count(),
+        "usable_cores": _usable_cores(),
         "memory_bytes": _memory(),
         "python": sys.version.split()[0],
         "packages": {name: _version(name) for name in _PACKAGES},
@@ -45,6 +50,11 @@ def _processor() -> str | None:
     return next(names, None)
 
 
+def _usable_cores() -> int | None:
+    """How many cores this process may run on; None where the system does not tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+
 def _memory() -> int | None:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -54,11 +64,16 @@ def _memory() -> int | None:
 
 def _gpus() -> list[dict[str, str]] | None:
     """One entry a GPU as the driver's own tool tells it; None where there is no such tool."""
-    answer = _ask("nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader")
+    # An older driver refuses the whole question for one field that it does not know.
+    return _asked_gpus((*_GPU_FIELDS, *_GPU_MODES)) or _asked_gpus(_GPU_FIELDS)
+
+
+def _asked_gpus(names: tuple[str, ...]) -> list[dict[str, str]] | None:
+    answer = _ask("nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader")
     if answer is None:
         return None
     rows = [line.split(",") for line in answer.splitlines() if line]
-    return [dict(zip(_GPU_FIELDS, map(str.strip, row), strict=False)) for row in rows]
+    return [dict(zip(names, map(str.strip, row), strict=False)) for row in rows]
 
 
 def _revision() -> dict[str, Any] | None:

@@ -157,7 +157,7 @@ async def _measure(
         async with (
             _unless(stop, starting) as server,
             _on_the_wall(writer, engine.clock) as looks,
-            sampled(server.metrics_url, writer.add_samples),
+            sampled(server.metrics, writer.add_samples),
             _watched(server, deaths, stop),
         ):
             window = await _alone(
@@ -182,6 +182,7 @@ async def _measure(
         opened=window.opened,
         closed=window.closed,
         client_late=_late(looks),
+        protocol=window.protocol,
     )
     return reason, evidence, steps
 

@@ -4,17 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
-import aiohttp
 import orjson
 
+from harness.client import Page
 from harness.clock import now
 from results.samples import UP, Sample
 
 PAUSE = 1.0
 """Seconds between the beginnings of two looks."""
-
-PATIENCE = 5.0
-"""How many seconds a look may take."""
 
 SETTLING = 0.2
 """Seconds after the last request in which a server may still count."""
@@ -25,25 +22,23 @@ Keep = Callable[[Sequence[Sample]], None]
 
 
 @asynccontextmanager
-async def sampled(url: str | None, keep: Keep) -> AsyncIterator[None]:
-    """Looks before the block begins, every second, and after it has ended; with no url, never."""
-    if url is None:
+async def sampled(page: Page | None, keep: Keep) -> AsyncIterator[None]:
+    """Looks before the block begins, every second, and after it has ended; with no page, never."""
+    if page is None:
         yield
         return
-    timeout = aiohttp.ClientTimeout(total=PATIENCE)
-    async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
-        sampler = Sampler(session, url, keep)
-        # The request that the server was tried with may not have been counted yet.
+    sampler = Sampler(page, keep)
+    # The request that the server was tried with may not have been counted yet.
+    await asyncio.sleep(SETTLING)
+    await sampler.look()
+    looking = asyncio.ensure_future(_looking(sampler))
+    try:
+        yield
         await asyncio.sleep(SETTLING)
-        await sampler.look()
-        looking = asyncio.ensure_future(_looking(sampler))
-        try:
-            yield
-            await asyncio.sleep(SETTLING)
-        finally:
-            looking.cancel()
-            await asyncio.wait({looking})
-        await sampler.look()
+    finally:
+        looking.cancel()
+        await asyncio.wait({looking})
+    await sampler.look()
 
 
 async def _looking(sampler: "Sampler") -> None:
@@ -53,11 +48,10 @@ async def _looking(sampler: "Sampler") -> None:
 
 
 class Sampler:
-    """Asks one server, and hands on what is new or has changed since it asked last."""
+    """Reads one server's page, and hands on what is new or has changed since it read it last."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, keep: Keep) -> None:
-        self._session = session
-        self._url = url
+    def __init__(self, page: Page, keep: Keep) -> None:
+        self._page = page
         self._keep = keep
         self._origin: float | None = None
         self._values: dict[str, float] = {}
@@ -65,7 +59,7 @@ class Sampler:
 
     async def look(self) -> None:
         """Asks once; a server that does not answer is a sample too."""
-        page = await self._page()
+        page = await self._page.read()
         moment = now()
         self._origin = moment if self._origin is None else self._origin
         moment -= self._origin
@@ -78,15 +72,8 @@ class Sampler:
                 samples.append(self._sample(moment, *self._names[series], value))
         self._keep(samples)
 
-    async def _page(self) -> str | None:
-        with suppress(aiohttp.ClientError, OSError, TimeoutError, UnicodeDecodeError):
-            async with self._session.get(self._url) as response:
-                if response.status == 200:
-                    return await response.text()
-        return None
-
     def _sample(self, moment: float, name: str, labels: str, value: float) -> Sample:
-        return Sample(moment=moment, source=self._url, name=name, labels=labels, value=value)
+        return Sample(moment=moment, source=self._page.url, name=name, labels=labels, value=value)
 
 
 def values(page: str) -> Iterator[tuple[str, float]]:

@@ -11,6 +11,7 @@ from results.bracket import Bracket, bounds, next_rung
 from results.errors import InputError
 from results.folder import RunFolder
 from results.level import Level, Taken, judge, taken
+from results.pool import FEWEST_RUNS
 from results.run import read
 
 
@@ -35,9 +36,10 @@ def search(
     """A bracket for each ladder of the plan, in the plan's order; the rest stays planned.
 
     The ladders climb side by side: each round runs one more point of every ladder that is not
-    decided, in the order of the plan. A level gets repeats until it is decided or has them all.
-    Points that have an outcome are used and not run again. Raises InputError where there is no
-    ladder; the other arguments are those of `harness.run.run`.
+    decided, in the order of the plan. A level gets repeats until it is decided or has them all, and
+    those that the answer rests on get three where there are as many. Points that have an outcome
+    are used and not run again. Raises InputError where there is no ladder; the other arguments are
+    those of `harness.run.run`.
     """
     found, _ = ladders(points)
     guesses = dict(zip((point.id for point in points), estimates, strict=False))
@@ -154,12 +156,26 @@ def _next(ladder: Ladder, seen: Mapping[str, Taken], demanded: float) -> Point |
     levels = _levels(ladder, seen, demanded)
     answers = {rung: level.answer for rung, level in levels.items()}
     bottom, top = bounds(len(ladder.rungs), answers)
+    left = {
+        rung: [point for point in ladder.rungs[rung] if point.id not in seen] for rung in levels
+    }
     for rung in range(bottom + 1, top):
-        left = [point for point in ladder.rungs[rung] if point.id not in seen]
-        if left and answers.get(rung) in {"undecided", "invalid"}:
-            return left[0]
+        if left.get(rung) and answers[rung] in {"undecided", "invalid"}:
+            return left[rung][0]
     following = next_rung(len(ladder.rungs), answers)
-    return None if following is None else ladder.rungs[following][0]
+    if following is not None:
+        return ladder.rungs[following][0]
+    return _confirming(ladder, {bottom, top} & levels.keys(), left)
+
+
+def _confirming(
+    ladder: Ladder, edges: Iterable[int], left: Mapping[int, Sequence[Point]]
+) -> Point | None:
+    """A further run of a level that the answer rests on: fewer do not show the spread of runs."""
+    for rung in sorted(edges):
+        if left[rung] and len(ladder.rungs[rung]) - len(left[rung]) < FEWEST_RUNS:
+            return left[rung][0]
+    return None
 
 
 def _levels(ladder: Ladder, seen: Mapping[str, Taken], demanded: float) -> dict[int, Level]:

@@ -403,17 +403,6 @@ def _drawn_axis(axis: Axis) -> dict[str, Any]:
 def _layout(summaries: Sequence[Summary], *, panels: int) -> dict[str, Any]:
     lines = len({(summary.cell.arm, summary.valid) for summary in summaries})
     marked = mark(summaries).split(":", maxsplit=1)[0]
-    watermark = {
-        "text": marked,
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0.5,
-        "y": 1 - 0.5 / panels,
-        "showarrow": False,
-        "textangle": -20,
-        "opacity": 0.35,
-        "font": {"size": 40, "color": GREY},
-    }
     return {
         "height": 100 + 300 * panels + 20 * lines,
         "margin": {"l": 56, "r": 24, "t": 16, "b": 48},
@@ -422,8 +411,24 @@ def _layout(summaries: Sequence[Summary], *, panels: int) -> dict[str, Any]:
         "hovermode": "closest",
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": -0.2 / panels, "yanchor": "top"},
-        "annotations": [watermark] if marked else [],
+        "annotations": watermark(marked, 1 - 0.5 / panels),
     }
+
+
+def watermark(marked: str, height: float = 0.5) -> list[dict[str, Any]]:
+    """What lies across a chart whose numbers are not measured ones; nothing over measured ones."""
+    drawn = {
+        "text": marked,
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0.5,
+        "y": height,
+        "showarrow": False,
+        "textangle": -20,
+        "opacity": 0.35,
+        "font": {"size": 40, "color": GREY},
+    }
+    return [drawn] if marked else []
 
 
 def _with_prompt(summary: Summary) -> Summary:

@@ -1,15 +1,14 @@
 """What the points of an experiment have in common and what varies between them, in words."""
 
-import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reports.labels import limits
-from reports.notation import duration
+from reports.notation import counted, duration, number
 from results.cell import Cell
 from results.run import Run
+from results.secret import HIDDEN, flags, secret, without_login
 
 Settings = Mapping[str, Any]
 
@@ -20,14 +19,6 @@ _LEVELS = {
     "recorded": ("speed", "x"),
 }
 """What each kind varies, said right after its name, and the unit."""
-
-_SECRET = re.compile(r"(?i)(?:token|secret|passw(?:or)?d|api[_-]?key|credentials?|authorization)$")
-_SECRET_FLAG = re.compile(rf"(?i)(--\S*?{_SECRET.pattern[4:-1]})(?:=|\s+)('[^']*'|\S+)")
-
-
-def secret(name: str) -> bool:
-    """Whether it is called as secrets are."""
-    return bool(_SECRET.search(name))
 
 
 def alike(settings: Sequence[Settings]) -> Settings:
@@ -52,6 +43,20 @@ def words(settings: Settings, left_out: Iterable[str] = ()) -> str:
     return ", ".join(filter(None, [head, *(f"{key} {_value(told[key])}" for key in told)]))
 
 
+def fitted(points: Iterable[tuple[Settings, Sequence[int] | None]]) -> str:
+    """How many recorded traces fit each context limit: `13 of 24 traces fit context_limit 65,536`.
+
+    Of every point, its workload, and how many of its traces fit and of how many, where known.
+    """
+    told = (
+        f"{number(found[0], 0)} of {counted(found[1], 'trace')} "
+        f"fit context_limit {number(workload['context_limit'], 0)}"
+        for workload, found in points
+        if found
+    )
+    return "; ".join(dict.fromkeys(told))
+
+
 def every_point(cells: Sequence[Cell], runs: Sequence[Run]) -> list[tuple[str, str]]:
     """What was run in an experiment: settings that all its cells share, and those that vary.
 
@@ -69,7 +74,11 @@ def every_point(cells: Sequence[Cell], runs: Sequence[Run]) -> list[tuple[str, s
     ]
     seeds = dict.fromkeys(str(point["suite_seed"]) for point in planned if "suite_seed" in point)
     repeats = Counter(point.get("cell", point["id"]) for point in planned)
+    fits = fitted(
+        (point.get("workload", {}), point.get("identity", {}).get("fitting")) for point in planned
+    )
     facts += [
+        ("traces", fits),
         ("seed of the suite", ", ".join(seeds)),
         ("repeats", " or ".join(map(str, sorted(set(repeats.values()))))),
         ("varies", "; ".join(_varying(parts))),
@@ -90,7 +99,7 @@ def _parts(cell: Cell) -> dict[str, Settings]:
         "pinned": deployment.get("pinned"),
         # An engine that names its model is asked for that one.
         "model": engine.get("model") or deployment.get("model"),
-        "flags": _flags(deployment.get("flags", ())),
+        "flags": flags(deployment.get("flags", ())),
         "variables": " ".join(deployment.get("environment", ())),
         "goodput": limits(cell),
     }
@@ -117,20 +126,12 @@ def _flat(settings: Settings, prefix: str = "") -> Iterator[tuple[str, Any]]:
         elif isinstance(value, Mapping):
             yield from _flat(value, f"{name}.")
         elif isinstance(value, list | tuple):
-            yield name, _flags(value)
+            yield name, flags(value)
         else:
             yield (
                 name,
-                _without_login("hidden" if secret(name) and isinstance(value, str) else value),
+                without_login(HIDDEN if secret(name) and isinstance(value, str) else value),
             )
-
-
-def _flags(flags: Iterable[Any]) -> str:
-    return _SECRET_FLAG.sub(r"\1 hidden", shlex.join(map(str, flags)))
-
-
-def _without_login(value: Any) -> Any:
-    return re.sub(r"//[^/@\s]+@", "//", value) if isinstance(value, str) else value
 
 
 def _varying(parts: Mapping[str, Sequence[Settings]]) -> Iterator[str]:

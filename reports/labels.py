@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reports.notation import exact
 from results.cell import Cell
+from results.evidence import Provenance
 from results.figure import Summary
 
 
@@ -80,15 +81,20 @@ def is_single(cell: Cell) -> bool:
 
 def mark(summaries: Iterable[Summary]) -> str:
     """What must be said beside every number of these: `SIMULATED`, or nothing where measured."""
-    provenances = {summary.provenance for summary in summaries} - {None}
+    return marks(summary.provenance for summary in summaries)
+
+
+def marks(provenances: Iterable[Provenance | None]) -> str:
+    """The same of numbers of these provenances."""
+    told = set(provenances) - {None}
     words = {
         "simulated": "SIMULATED",
         "plumbing": "PLUMBING: real code, but its speed means nothing",
     }
-    marks = [word for name, word in words.items() if name in provenances]
-    if marks and "measured" in provenances:
-        return "partly " + " and ".join(marks)
-    return " and ".join(marks)
+    found = [word for name, word in words.items() if name in told]
+    if found and "measured" in told:
+        return "partly " + " and ".join(found)
+    return " and ".join(found)
 
 
 def headed(words: str, summaries: Iterable[Summary]) -> str:

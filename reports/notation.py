@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from results.figure import Figure, Summary
+from results.figure import Figure, Summary, Unit
 
 LABELS = {
     "ttft.p50": "TTFT p50",
@@ -26,9 +26,32 @@ LABELS = {
     "batch_rate_per_gpu": "output per GPU",
 }
 
+NAMES = {
+    "ttft": "TTFT",
+    "first_answer": "first answer",
+    "tpot": "TPOT",
+    "e2el": "E2E latency",
+    "norm_e2el": "E2E latency per token",
+    "schedule_ttft": "TTFT from schedule",
+    "schedule_e2el": "E2E latency from schedule",
+    "piece_gap": "gap between pieces",
+    "itl": "ITL",
+    "interactivity": "interactivity",
+    "norm_interactivity": "E2E tokens per second",
+    "output_rate_per_user": "output per user",
+    "request_rate": "requests",
+    "input_rate": "input",
+    "total_rate": "input + output",
+    "goodput_share": "share within limits",
+}
+"""What is compared besides, a statistic of it left off."""
+
 ABSENT = Figure(value=None, unit="count", n=0, reason="not measured")
 
 TIMES = frozenset(("s", "s/token"))
+
+TIMES_FROM = 9.0
+"""From this relative change on, a ratio reads better: `12.3 times`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +63,9 @@ class Scale:
 
 
 def label(key: str) -> str:
-    """What the figure of that key is called."""
-    return LABELS.get(key, key)
+    """What the figure or the metric of that key is called."""
+    name, _, statistic = key.partition(".")
+    return LABELS.get(key) or f"{NAMES.get(name, name)} {statistic}".rstrip()
 
 
 def figure(summary: Summary, key: str) -> Figure:
@@ -146,6 +170,71 @@ def doubted(figure: Figure, *, unit: bool = False) -> str:
     """The figure, and on a second line how sure it is."""
     shown = show(figure, unit=unit)
     return f"{shown}\n{doubt(figure)}" if present(figure) else shown
+
+
+def measured(value: float | None, unit: Unit, *, with_unit: bool = False) -> str:
+    """A bare number of that unit: `812 ms`; `n/a` where there is none."""
+    return show(Figure(value=value, unit=unit, n=0), unit=with_unit)
+
+
+def percent(share: float | None, digits: int = 3) -> str:
+    """A share that is a bound and not an estimate: `5 %`, `2.1 %`, `12 times`; `n/a` without."""
+    if share is None or not math.isfinite(share):
+        return "n/a"
+    if share >= TIMES_FROM:
+        return f"{1 + share:.{digits}g} times"
+    return f"{share * 100:.{digits}g} %" if share < 1 else f"{number(share * 100, 0)} %"
+
+
+def changed(ratio: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """A ratio as a change, and its interval: `+12.0 %`, `+9.1 to +15.2 %`; empty without one."""
+    ends = _ends(low, high)
+    decimals = _change_decimals(ratio, *(ends or ()))
+    told = _change(ratio, decimals)
+    if ends is None:
+        return told, ""
+    if max(ratio, *ends) >= TIMES_FROM + 1:
+        return told, f"{_change(ends[0], decimals)} to {_change(ends[1], decimals)}"
+    return told, f"{_points(ends[0], decimals)} to {_points(ends[1], decimals)} %"
+
+
+def by(ratio: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """The same without signs, for sentences that say which way: `12.0 %`, `9.1 to 15.2 %`.
+
+    An interval that holds no change keeps its signs.
+    """
+    told, ends = changed(ratio, low, high)
+    whole = _ends(low, high)
+    if whole and (min(whole) >= 1 or max(whole) <= 1) and ends.endswith(" %"):
+        points = re.findall(r"[\d.,]+", ends)
+        ends = f"{' to '.join(points if whole[0] >= 1 else reversed(points))} %"
+    return told.lstrip("+-"), ends
+
+
+def _ends(low: float | None, high: float | None) -> tuple[float, float] | None:
+    if low is None or high is None or not math.isfinite(low) or not math.isfinite(high):
+        return None
+    return low, high
+
+
+def _change_decimals(ratio: float, *ends: float) -> int:
+    """Two digits of the interval's half width; one decimal without an interval."""
+    half = (max(ends) - min(ends)) * 50 if ends else 0.0
+    if not half:
+        return 1 if round(abs(ratio - 1) * 1000) or ratio == 1 else 3
+    return min(4, max(0, 1 - math.floor(math.log10(half))))
+
+
+def _change(ratio: float, decimals: int) -> str:
+    if ratio >= TIMES_FROM + 1:
+        return f"{ratio:.3g} times"
+    return f"{_points(ratio, decimals)} %"
+
+
+def _points(ratio: float, decimals: int) -> str:
+    """The change in per cent with its sign, and no sign where it is 0."""
+    rounded = round((ratio - 1) * 100, decimals)
+    return f"{rounded:+,.{decimals}f}" if rounded else number(0.0, decimals)
 
 
 def unscaled(reason: str) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reports.labels import is_batch, limits, outcome, places, pressure, why
 from reports.notation import ABSENT, figure, number, present, unscaled
+from results.columns import UNCOUNTED
 from results.figure import Figure, Summary
-
-FULL = 0.8
-"""A closed load of which a smaller share was live, on average, is not the load that was asked."""
+from results.level import FULL
 
 MOST = 5
 """How many reasons of failed requests are told below a table."""
@@ -32,6 +31,8 @@ def notes(summaries: Sequence[Summary], names: Mapping[str, str]) -> tuple[str, 
         if not summary.valid
     ]
     lines += _short_of_load(summaries)
+    lines += _never_sent(summaries)
+    lines += _remarked(summaries)
     finished = [summary for summary in summaries if summary.status == "finished"]
     figures = [(name, figure(one, key), one) for key, name in names.items() for one in finished]
     shown = [told for told in figures if present(told[1])]
@@ -128,8 +129,43 @@ def _live(summary: Summary) -> float:
     return live.value if closed and present(live) and live.value is not None else float("inf")
 
 
+def _never_sent(summaries: Sequence[Summary]) -> Iterator[str]:
+    """Where requests were due that had not been sent when the window ended, and how many."""
+    members = [summary for summary in summaries if figure(summary, "unsent").value]
+    if not members:
+        return
+    count = sum(figure(one, "unsent").value or 0 for one in members)
+    due = sum(figure(one, "requests").value or 0 for one in members)
+    yield (
+        f"{_prefix(members, summaries)}{number(count, 0)} of {number(due, 0)} requests were never "
+        "sent: they were due, and still waited when the window ended"
+    )
+
+
+def _remarked(summaries: Sequence[Summary]) -> Iterator[str]:
+    """What else there is to know of rows, a line for each remark."""
+    found: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        for remark in summary.remarks:
+            found.setdefault(remark, []).append(summary)
+    for remark, members in found.items():
+        yield f"{_prefix(members, summaries)}{remark}"
+
+
 def _reasons(figures: Iterable[tuple[str, Figure, Summary]]) -> Iterator[Told]:
-    return ((name, one.reason, summary) for name, one, summary in figures)
+    return (
+        (name, f"{one.reason}{_hint(one, summary)}" if one.reason else None, summary)
+        for name, one, summary in figures
+    )
+
+
+def _hint(one: Figure, summary: Summary) -> str:
+    """What would make a figure exact that is none for want of tokens a piece."""
+    engine = summary.cell.deployment.get("engine", {})
+    # Where it was asked for, or cannot be, there is nothing more to do.
+    if UNCOUNTED not in (one.reason or "") or engine.get("chunk_usage") is not False:
+        return ""
+    return "; engine.chunk_usage: true asks for them"
 
 
 def _undoubted(

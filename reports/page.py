@@ -1,23 +1,20 @@
 """One HTML page that shows runs and needs nothing else: no server, no network, no other file."""
 
 import re
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
-import orjson
-from plotly.offline import get_plotlyjs
-
-from reports.charts import Chart, charts, styles
-from reports.experiment import every_point, secret
+from reports.charts import charts, styles
+from reports.command import command
+from reports.experiment import every_point
 from reports.labels import outcome, why
+from reports.markup import banner, drawing, file, listed, scripts, section, table
 from reports.notation import counted, number
 from reports.notes import failures
 from reports.tables import Column, Sheet, sheets
@@ -26,13 +23,7 @@ from results.errors import InputError
 from results.figure import Summary
 from results.metrics import pool, summarise
 from results.run import Run
-
-BANNERS = {
-    "simulated": "SIMULATED. These numbers come from a model of an engine, not from an engine: "
-    "they say nothing of real hardware beyond what the model was fitted to.",
-    "plumbing": "PLUMBING. Real engine code ran where its speed means nothing: these numbers show "
-    "that everything works, and not how fast anything is.",
-}
+from results.secret import secret
 
 TERMS = {
     "replay": "SWA bounded replay: vLLM re-runs the last 128 tokens of a prompt through the upper "
@@ -90,22 +81,22 @@ def render(runs: Sequence[Run]) -> str:
     points = _told_apart(runs, points)
     pooled = [summary for of_run in points for summary in pool(of_run)]
     flat = [summary for of_run in points for summary in of_run]
-    results = "".join(map(_table, sheets(pooled)))
+    results = "".join(map(table, sheets(pooled)))
     drawn = _experiments(runs, pooled)
     used = {name: words for name, words in METRICS.items() if name in results + drawn}
     told = {**TERMS, **used, **SIGNS}
-    return Template(_file("page.html")).substitute(
+    return Template(file("page.html")).substitute(
         title=escape("paceline: " + ", ".join(dict.fromkeys(run.suite for run in runs) or ["n/a"])),
-        style=_file("page.css"),
-        banner=_banner(flat),
+        style=file("page.css"),
+        banner=banner(one.provenance for one in flat),
         summary=_summary(runs, points),
         problems=_problems(runs, flat),
-        results=_section("Results", results),
+        results=section("Results", results),
         experiments=drawn,
-        definitions=_section("What the figures mean", _list(told.items())),
+        definitions=section("What the figures mean", listed(told.items())),
         environment=_environment(runs),
         reproduction=_reproduction(runs),
-        scripts=_scripts() if 'class="chart"' in drawn else "",
+        scripts=scripts() if 'class="chart"' in drawn else "",
     )
 
 
@@ -147,16 +138,6 @@ def _names(runs: Sequence[Run]) -> list[str]:
     return [str(run.path) if run.path.name in twice else run.path.name for run in runs]
 
 
-def _banner(summaries: Sequence[Summary]) -> str:
-    provenances = {summary.provenance for summary in summaries}
-    partly = "Partly " if "measured" in provenances else ""
-    return "".join(
-        f'<p class="banner">{escape(partly + words)}</p>\n'
-        for provenance, words in BANNERS.items()
-        if provenance in provenances
-    )
-
-
 def _summary(runs: Sequence[Run], points: Sequence[Sequence[Summary]]) -> str:
     parts = []
     for run, name, of_run in zip(runs, _names(runs), points, strict=True):
@@ -170,7 +151,7 @@ def _summary(runs: Sequence[Run], points: Sequence[Sequence[Summary]]) -> str:
             ("arms", ", ".join(arms) or "n/a"),
             ("provenance", ", ".join(provenances) or "n/a"),
         ]
-        parts.append(_list(facts))
+        parts.append(listed(facts))
     return "".join(parts) or "<p>n/a: no runs</p>\n"
 
 
@@ -227,9 +208,9 @@ def _problems(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
         told = f"<p>{valid.capitalize()}, but some of their requests failed.</p>\n"
     tables = {"Points without numbers that can be used": rows, "Requests that failed": lost}
     drawn = (
-        _table(_problem_sheet(title, of_title)) for title, of_title in tables.items() if of_title
+        table(_problem_sheet(title, of_title)) for title, of_title in tables.items() if of_title
     )
-    return _section("Problems", told + "".join(drawn))
+    return section("Problems", told + "".join(drawn))
 
 
 def _problem_sheet(title: str, rows: Sequence[tuple[str, str, str]]) -> Sheet:
@@ -244,8 +225,8 @@ def _experiments(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
     for summary in summaries:
         by_experiment.setdefault(summary.cell.experiment, []).append(summary)
     return "".join(
-        _section(
-            experiment, _settings(runs, members) + "".join(map(_chart, charts(members, looks)))
+        section(
+            experiment, _settings(runs, members) + "".join(map(drawing, charts(members, looks)))
         )
         for experiment, members in by_experiment.items()
     )
@@ -255,81 +236,7 @@ def _settings(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
     """What every point of the experiment was run with, and what varies."""
     facts = every_point([summary.cell for summary in summaries], runs)
     heading = escape(f"Every point of {summaries[0].cell.experiment}")
-    return f'<details open>\n<summary dir="auto">{heading}</summary>\n{_list(facts)}</details>\n'
-
-
-def _chart(chart: Chart) -> str:
-    title = escape(chart.title)
-    drawing = "<p>n/a: no point can be drawn.</p>\n"
-    if chart.figure is not None:
-        # An opened angle bracket would let a name end the script.
-        content = orjson.dumps(chart.figure).decode().replace("<", "\\u003c")
-        drawing = (
-            f'<div class="chart" role="img" aria-label="{title}. The table below has its numbers.">'
-            f'</div><script type="application/json">{content}</script>\n'
-        )
-    return f'<h3 dir="auto">{title}</h3>\n{drawing}{_notes(chart.missing)}{_table(chart.sheet)}'
-
-
-def _section(heading: str, content: str) -> str:
-    return f'<section>\n<h2 dir="auto">{escape(heading)}</h2>\n{content}</section>\n'
-
-
-def _table(sheet: Sheet) -> str:
-    if not sheet.rows:
-        return "<p>n/a: no points</p>\n"
-    head = "".join(
-        f'<th scope="col"{_kind(column)}>{escape(column.name)}</th>' for column in sheet.columns
-    )
-    above = [None, *(row[0] for row in sheet.rows)]
-    body = "".join(
-        f"<tr{_again(row[0] == name)}>{''.join(_cells(sheet.columns, row))}</tr>\n"
-        for name, row in zip(above, sheet.rows, strict=False)
-    )
-    title = escape(sheet.title)
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{title}">\n<table>\n'
-        f'<caption dir="auto">{title}</caption>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody>\n</table>\n</div>\n{_notes(sheet.notes)}"
-    )
-
-
-def _again(repeated: bool) -> str:
-    """Rows that begin like the one above them show that beginning faintly."""
-    return ' class="again"' if repeated else ""
-
-
-def _cells(columns: Sequence[Column], row: Sequence[str]) -> Iterator[str]:
-    for place, (column, value) in enumerate(zip(columns, row, strict=True)):
-        first, _, second = value.partition("\n")
-        content = escape(first) + (f"<small>{_pieces(second)}</small>" if second else "")
-        tag, scope = ("td", "") if place else ("th", ' scope="row"')
-        attributes = _kind(column, bad=value.startswith("INVALID"))
-        yield f"<{tag}{scope}{attributes}>{content}</{tag}>"
-
-
-def _pieces(doubt: str) -> str:
-    """The interval, the n and the runs, each of which stays on one line."""
-    pieces = re.split(r"(?<=,) | (?=in )", doubt)
-    return " ".join(f"<span>{escape(piece)}</span>" for piece in pieces)
-
-
-def _kind(column: Column, *, bad: bool = False) -> str:
-    if column.number:
-        return ' class="number"'
-    return f' class="text{" bad" if bad else ""}" dir="auto"'
-
-
-def _notes(lines: Iterable[str]) -> str:
-    items = "".join(f'<li dir="auto">{escape(line)}</li>\n' for line in lines)
-    return f'<ul class="notes">\n{items}</ul>\n' if items else ""
-
-
-def _list(facts: Iterable[tuple[str, str]]) -> str:
-    items = "".join(
-        f'<dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd>\n' for name, value in facts
-    )
-    return f"<dl>\n{items}</dl>\n"
+    return f'<details open>\n<summary dir="auto">{heading}</summary>\n{listed(facts)}</details>\n'
 
 
 def _environment(runs: Sequence[Run]) -> str:
@@ -341,7 +248,7 @@ def _environment(runs: Sequence[Run]) -> str:
         )
         for run, name in zip(runs, _names(runs), strict=True)
     ]
-    return _section("Environment", "".join(map(_table, tables)) or "<p>n/a</p>\n")
+    return section("Environment", "".join(map(table, tables)) or "<p>n/a</p>\n")
 
 
 def _flat(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -359,7 +266,7 @@ def _flat(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str
 
 def _reproduction(runs: Sequence[Run]) -> str:
     """The commands that were given, and where the suites lie as they were then."""
-    commands = "\n".join(dict.fromkeys(map(_command, runs))) or "n/a"
+    commands = "\n".join(dict.fromkeys(map(command, runs))) or "n/a"
     copies = "".join(
         f"<li><code>{escape(str(run.path / 'suite.yaml'))}</code></li>\n" for run in runs
     )
@@ -367,18 +274,4 @@ def _reproduction(runs: Sequence[Run]) -> str:
         "<p>In the folder where it was run. A suite may have changed since: as it was, without "
         f"--set, it is kept in</p>\n<ul>\n{copies}</ul>\n"
     )
-    return _section("Run it again", f"<pre>{escape(commands)}</pre>\n{told if copies else ''}")
-
-
-def _command(run: Run) -> str:
-    """The command that made the run; an older folder knows no more than its suite's name."""
-    overrides = [word for text in run.plan.get("overrides", ()) for word in ("--set", text)]
-    return shlex.join(["paceline", "run", run.plan.get("suite_path", run.suite), *overrides])
-
-
-def _scripts() -> str:
-    return f"<script>{get_plotlyjs()}</script>\n<script>\n{_file('page.js')}</script>\n"
-
-
-def _file(name: str) -> str:
-    return files("reports").joinpath(name).read_text(encoding="utf-8")
+    return section("Run it again", f"<pre>{escape(commands)}</pre>\n{told if copies else ''}")

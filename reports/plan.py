@@ -4,7 +4,7 @@ import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from reports.experiment import Settings, alike, words
+from reports.experiment import Settings, alike, fitted, words
 from reports.notation import counted, duration
 from reports.tables import NARROW, Column, Sheet, drawn
 
@@ -43,15 +43,22 @@ def _sheet(rows: Sequence[Settings]) -> Sheet:
         name: {part: alike([row[part] for row in of_one]) for part in PARTS}
         for name, of_one in members.items()
     }
+    fitting = {
+        name: fitted((row["workload"], row.get("fitting")) for row in of_one)
+        for name, of_one in members.items()
+    }
     names = ("position", "experiment", "arm", "repeat", *PARTS, "time")
     numbers = {"position", "repeat", "time"}
     return Sheet(
         title=f"Plan: {counted(len(rows), 'point')}",
         columns=tuple(Column(name=name, number=name in numbers) for name in names),
         rows=tuple(_row(row, shared[row["experiment"]]) for row in rows),
-        notes=tuple(
-            f"every point of {name}: {'; '.join(words(part) for part in parts.values() if part)}"
-            for name, parts in shared.items()
+        notes=(
+            *(
+                f"every point of {name}: {'; '.join(filter(None, map(words, parts.values())))}"
+                for name, parts in shared.items()
+            ),
+            *(f"{name}: {told}" for name, told in fitting.items() if told),
         ),
     )
 

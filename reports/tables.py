@@ -60,6 +60,9 @@ BATCH = {
 }
 """The columns of figures, and their headings."""
 
+ENDS = {"ok": "ok", "failed": "failed", "cut": "cut", "unsent": "never sent"}
+"""What can become of a request, and how it is called."""
+
 BOUNDED = frozenset(("ttft.p50", "output_rate", "batch_tpot", "batch_rate"))
 """The figures whose interval a terminal shows."""
 
@@ -338,10 +341,10 @@ def _counts(summaries: Sequence[Summary]) -> Iterator[Filled]:
     told = [[figure(one, key) for key in ("sessions", "requests")] for one in summaries]
     counts = ["/".join(map(show, pair)) if any(map(present, pair)) else "n/a" for pair in told]
     yield Column(name="sessions/requests"), counts
-    for key in ("failed", "cut"):
+    for key in ("failed", "cut", "unsent"):
         figures = [figure(summary, key) for summary in summaries]
         if any(one.value for one in figures):
-            yield Column(name=key), [show(one) for one in figures]
+            yield Column(name=ENDS[key]), [show(one) for one in figures]
 
 
 def _named(summaries: Sequence[Summary]) -> Iterator[Filled]:
@@ -360,10 +363,10 @@ def _sessions(summary: Summary) -> str:
 def _requests(summary: Summary) -> str:
     """How many requests there were, and on a second line what came of them."""
     shown = figure(summary, "requests")
-    ends = {key: figure(summary, key).value or 0 for key in ("ok", "failed", "cut")}
+    ends = {key: figure(summary, key).value or 0 for key in ENDS}
     if not present(shown) or not any(ends.values()):
         return show(shown)
-    words = [f"{number(count, 0)} {key}" for key, count in ends.items() if count]
+    words = [f"{number(count, 0)} {ENDS[key]}" for key, count in ends.items() if count]
     return f"{show(shown)}\n{', '.join(words) if ends['ok'] != shown.value else 'all ok'}"
 
 

@@ -1,5 +1,6 @@
 """Request rows as arrays to compute with: a number a request, and a number a piece."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+
+UNCOUNTED = "do not tell the tokens of their"
+"""What is said of requests whose pieces cannot be counted."""
 
 UNTOLD = "the server does not tell its output tokens, and frames are not tokens"
 
@@ -66,13 +70,17 @@ class Columns:
         return self.ok | self.cut
 
     @property
+    def unsent(self) -> Mask:
+        """The requests that were due in the window and had not been sent when it ended."""
+        return self.cut & np.isnan(self.sent)
+
+    @property
     def approximate(self) -> str | None:
         """What to know of tokens in time where pieces are not counted; None where all are."""
         asked = self.counted & ~np.isnan(self.first)
         untold = int((asked & ~self.pieces.known).sum())
         return (
-            f"approximate: {untold} of {int(asked.sum())} requests do not tell the tokens of "
-            "their pieces"
+            f"approximate: {untold} of {int(asked.sum())} requests {UNCOUNTED} pieces"
             if untold
             else None
         )
@@ -81,11 +89,10 @@ class Columns:
 def columns(rows: pa.Table, phase: str = "window") -> Columns:
     """The rows of a phase as arrays, in their order."""
     rows = of_phase(rows, phase)
-    state = text(rows, "state")
-    ok, cut = state == "ok", state == "cut"
+    ok, failed, cut = _masks(rows["state"], ("ok", "failed", "cut"))
     last, closed, told = number(rows, "last"), number(rows, "closed"), number(rows, "output_tokens")
     pieces = _pieces(rows, told)
-    held = np.bincount(pieces.row, weights=pieces.tokens, minlength=len(state))
+    held = np.bincount(pieces.row, weights=pieces.tokens, minlength=len(ok))
     reported = number(rows, "input_tokens")
     return Columns(
         tree=number(rows, "tree").astype(np.int64),
@@ -102,7 +109,7 @@ def columns(rows: pa.Table, phase: str = "window") -> Columns:
         cached=number(rows, "cached_tokens"),
         ceiling=number(rows, "ceiling_tokens"),
         ok=ok,
-        failed=state == "failed",
+        failed=failed,
         cut=cut,
         pieces=pieces,
     )
@@ -110,7 +117,8 @@ def columns(rows: pa.Table, phase: str = "window") -> Columns:
 
 def of_phase(rows: pa.Table, phase: str = "window") -> pa.Table:
     """The rows of a phase, in their order."""
-    return rows.filter(pc.equal(rows["phase"].cast(pa.string()), phase))
+    chosen = pc.equal(rows["phase"].cast(pa.string()), phase)
+    return rows if pc.all(chosen, min_count=0).as_py() else rows.filter(chosen)
 
 
 def number(rows: pa.Table, name: str) -> Floats:
@@ -122,6 +130,12 @@ def number(rows: pa.Table, name: str) -> Floats:
 def text(rows: pa.Table, name: str) -> NDArray[Any]:
     """A column of words as objects, None where it is null."""
     return np.asarray(rows[name].cast(pa.string()).to_numpy(), dtype=object)
+
+
+def _masks(column: pa.ChunkedArray, words: Sequence[str]) -> list[Mask]:
+    """Where the column holds each word; without making an object of every one."""
+    held = column.cast(pa.string())
+    return [np.asarray(pc.equal(held, word).to_numpy(), dtype=np.bool_) for word in words]
 
 
 def _pieces(rows: pa.Table, told: Floats) -> Pieces:

@@ -18,11 +18,33 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """The profile by which sessions were replayed, and what came of its clocks.
+
+    `departures` are sentences on what was not as it says. A share is None where it bounds none:
+    `coverage` is how far into the window tokens must have come. Tokens and steps of whole traces
+    are `intended`, by figure and quantile. `hurried` says how often, and by how many seconds in
+    all, timers were moved because a tree (`tree`) or everything (`system`) was idle for too long.
+    `recycled` counts sessions that began at their first turn after another one of their lane.
+    """
+
+    profile: str
+    hash: str
+    departures: tuple[str, ...] = ()
+    coverage: float | None = None
+    overflow_share: float | None = None
+    intended: dict[str, dict[str, float]] = field(default_factory=dict)
+    hurried: dict[str, tuple[int, float]] = field(default_factory=dict)
+    recycled: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """A point's server as observed, and the window that counts, in seconds of the point.
 
     `client_late` is by how many seconds, in one look of a hundred, the client's own event loop came
-    too late to what it had to do; None on the virtual clock, where nothing is ever late.
+    too late to what it had to do; None on the virtual clock, where nothing is ever late. `protocol`
+    is there where sessions were replayed by a profile.
     """
 
     observed: Observed
@@ -30,3 +52,4 @@ class Evidence:
     opened: float
     closed: float
     client_late: float | None = None
+    protocol: Protocol | None = None

@@ -60,7 +60,7 @@ class Summary:
     `figures` is keyed `metric` or `metric.statistic`: `ttft.p90`, `output_rate`. `status` is the
     outcome's; `problems` says why the numbers must not be used, and is empty for a valid point.
     `ranks` are there where requests name more than one; `failures` are the commonest reasons of
-    failed requests, and how many have each.
+    failed requests, and how many have each; `remarks` is what else a reader should know.
     """
 
     cell: Cell
@@ -72,6 +72,7 @@ class Summary:
     figures: Mapping[str, Figure]
     ranks: tuple[RankShare, ...] = ()
     failures: tuple[tuple[str, int], ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:

@@ -48,8 +48,15 @@ class Resample:
     sessions: Draws
     parts: Draws
 
+    @property
+    def asked(self) -> bool:
+        """Whether there are draws at all."""
+        return len(self.sessions.times) > 0
+
     def enough(self, rows: Ints) -> str | None:
         """Why these requests are too few sessions for an interval; None where they are not."""
+        if not self.asked:
+            return "its interval was not asked for"
         sessions = len(np.unique(self.sessions.cluster[rows]))
         if sessions >= FEWEST:
             return None
@@ -65,6 +72,12 @@ def resample(trees: Ints, moments: Floats, seed: int) -> Resample:
         sessions=_draws(trees, seed),
         parts=_draws(np.minimum(span / length * PARTS, PARTS - 1).astype(np.int64), seed + 1),
     )
+
+
+def unasked() -> Resample:
+    """No draws at all: for figures whose intervals nobody will look at, which take most time."""
+    nothing = Draws(cluster=np.zeros(0, np.int64), times=np.zeros((0, 0), np.float32), widen=1.0)
+    return Resample(sessions=nothing, parts=nothing)
 
 
 def _draws(clusters: Ints, seed: int) -> Draws:

@@ -1,7 +1,7 @@
 """From a point's rows to its summary; docs/metrics.md states every figure."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import pyarrow as pa
 from results import batches, interval, rates, series, validity
 from results.cell import Cell
 from results.columns import UNTOLD, Columns, Floats, columns, of_phase, text
+from results.evidence import Evidence
 from results.figure import Figure, Summary
 from results.pool import pool
 from results.ranks import by_rank
-from results.run import RunPoint
+from results.run import Kept, RunPoint
 from results.window import Window
 
 MOST_REASONS, LONGEST_REASON = 5, 200
@@ -21,11 +22,23 @@ MOST_REASONS, LONGEST_REASON = 5, 200
 __all__ = ["pool", "summarise"]
 
 
-def summarise(point: RunPoint) -> Summary:
-    """All figures of a point and what speaks against them; never raises for want of rows."""
-    table = point.rows()
-    rows = columns(table)
+def summarise(
+    point: RunPoint,
+    *,
+    table: pa.Table | None = None,
+    rows: Columns | None = None,
+    intervals: bool = True,
+) -> Summary:
+    """All figures of a point and what speaks against them; never raises for want of rows.
+
+    `table` is its rows where they have been read already, `rows` those of the window as arrays.
+    Without `intervals` figures over sessions have none, and take a fraction of the time.
+    """
     evidence = point.evidence
+    if point.kept:
+        return _remembered(point, point.kept)
+    table = point.rows() if table is None else table
+    rows = columns(table) if rows is None else rows
     window = (evidence.opened, evidence.closed) if evidence else None
     finished = point.status == "finished"
     return Summary(
@@ -34,11 +47,35 @@ def summarise(point: RunPoint) -> Summary:
         reason=point.reason,
         repeats=1,
         provenance=evidence.observed.provenance if evidence else None,
-        problems=_problems(point, table) if finished else (),
-        figures=figures(rows, point.cell, window, primed=_primed(table, window)),
+        problems=_problems(point, table, rows) if finished else (),
+        figures=figures(
+            rows, point.cell, window, primed=_primed(table, window), intervals=intervals
+        ),
         ranks=by_rank(table),
         failures=_failures(table),
+        remarks=tuple(_remarks(evidence)),
     )
+
+
+def _remembered(point: RunPoint, kept: Kept) -> Summary:
+    """That of a valid point that a baseline file keeps."""
+    return Summary(
+        cell=point.cell,
+        status=point.status,
+        reason=None,
+        repeats=1,
+        provenance=point.evidence.observed.provenance if point.evidence else None,
+        problems=(),
+        figures=kept.figures,
+        remarks=tuple(_remarks(point.evidence)),
+    )
+
+
+def _remarks(evidence: Evidence | None) -> Iterator[str]:
+    """What a server does otherwise than asked without being wrong."""
+    served = evidence.observed.features.get("model served") if evidence else None
+    if served:
+        yield f"answers name another model than asked for: {', '.join(served)}"
 
 
 def _failures(table: pa.Table) -> tuple[tuple[str, int], ...]:
@@ -54,18 +91,25 @@ def _primed(table: pa.Table, window: Window | None) -> bool:
     return window is not None and bool((columns(table, "primer").closed > window[0]).any())
 
 
-def _problems(point: RunPoint, table: pa.Table) -> tuple[str, ...]:
-    return validity.problems(table, point.cell, point.evidence, point.samples())
+def _problems(point: RunPoint, table: pa.Table, rows: Columns) -> tuple[str, ...]:
+    return validity.problems(table, point.cell, point.evidence, point.samples(), rows)
 
 
 def figures(
-    rows: Columns, cell: Cell, window: Window | None, *, primed: bool = False
+    rows: Columns,
+    cell: Cell,
+    window: Window | None,
+    *,
+    primed: bool = False,
+    intervals: bool = True,
 ) -> Mapping[str, Figure]:
     """Every figure of the rows, keyed as in docs/metrics.md.
 
     There are no rates where the window is `primed`: its time is not that of its requests alone.
     """
-    resample = interval.resample(rows.tree, rows.sent, cell.seed)
+    resample = interval.unasked()
+    if intervals:
+        resample = interval.resample(rows.tree, rows.sent, cell.seed)
     result: dict[str, Figure] = {}
     for one in series.series(rows):
         result |= series.figures(one, resample)
@@ -88,16 +132,17 @@ def _counts(rows: Columns) -> dict[str, Figure]:
     if not n:
         return {
             **dict.fromkeys(
-                ("requests", "sessions", "ok", "failed", "cut"), _nothing("count", rows)
+                ("requests", "sessions", "ok", "failed", "cut", "unsent"), _nothing("count", rows)
             ),
             **dict.fromkeys(("input_tokens", "output_tokens"), _nothing("tokens", rows)),
         }
-    sessions = len(np.unique(rows.tree))
+    sessions = len(np.unique(rows.tree[~rows.unsent]))
     result = {
         "requests": Figure(value=n, unit="count", n=n),
         "sessions": Figure(value=sessions, unit="count", n=n),
     }
-    for name, mask in {"ok": rows.ok, "failed": rows.failed, "cut": rows.cut}.items():
+    states = {"ok": rows.ok, "failed": rows.failed, "cut": rows.cut & ~rows.unsent}
+    for name, mask in {**states, "unsent": rows.unsent}.items():
         result[name] = Figure(value=int(mask.sum()), unit="count", n=n)
     for name, tokens in {"input_tokens": rows.input, "output_tokens": rows.output}.items():
         ok = int(rows.ok.sum())

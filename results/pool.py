@@ -13,7 +13,9 @@ from results.ranks import added
 FEWEST_RUNS = 3
 """With two runs Student's factor is 12.7: the interval would say nothing."""
 
-COUNTS = frozenset(("requests", "ok", "failed", "cut", "sessions", "input_tokens", "output_tokens"))
+COUNTS = frozenset(
+    ("requests", "ok", "failed", "cut", "unsent", "sessions", "input_tokens", "output_tokens")
+)
 """Figures that are added over runs, and not averaged."""
 
 
@@ -52,6 +54,7 @@ def _one(repeats: Sequence[Summary]) -> Summary:
         },
         ranks=added(share for one in kept for share in one.ranks),
         failures=_failures(kept),
+        remarks=tuple(dict.fromkeys(remark for one in kept for remark in one.remarks)),
     )
 
 

@@ -98,7 +98,7 @@ def rate(flow: Flow, window: Window, unit: Unit) -> Figure:
     """
     seconds = window[1] - window[0]
     chosen = inside(flow.moments, window)
-    n = len(np.unique(flow.rows[chosen]))
+    n = int(np.count_nonzero(np.bincount(flow.rows[chosen])))
     if flow.missing or not n:
         reason = flow.missing or "nothing of the kind fell inside the window"
         return Figure(value=None, unit=unit, n=0, reason=reason)
@@ -195,7 +195,7 @@ def _goodput(
             "goodput_share": Figure(value=None, unit="share", n=0, reason=reason),
         }
     ended = np.flatnonzero(
-        (rows.ok | rows.failed) & inside(rows.ended, window) | _broken(rows, stated)
+        (rows.ok | rows.failed) & inside(rows.ended, window) | broken(rows, stated)
     )
     good = kept(rows, stated)[ended].astype(np.float64)
     moments = np.minimum(rows.ended[ended], window[1])
@@ -219,7 +219,7 @@ def kept(rows: Columns, limits: Mapping[str, float]) -> Mask:
     return kept
 
 
-def _broken(rows: Columns, limits: Mapping[str, float]) -> Mask:
+def broken(rows: Columns, limits: Mapping[str, float]) -> Mask:
     """Which requests were cut when they had already broken a limit."""
     reached = {"ttft": rows.first, "tpot": rows.sent, "e2el": np.full_like(rows.first, np.nan)}
     broken = np.zeros_like(rows.cut)

@@ -10,22 +10,41 @@ import pyarrow as pa
 from results import document, rows, samples
 from results.cell import Cell
 from results.errors import FolderError, InputError
-from results.evidence import Evidence, Observed
+from results.evidence import Evidence, Observed, Protocol
+from results.figure import Figure
 from results.folder import STATUSES, run_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kept:
+    """What a baseline file keeps of a point.
+
+    `means` are the mean logarithms of what each request has; `rows` are there where all are kept.
+    """
+
+    figures: Mapping[str, Figure]
+    means: Mapping[str, float]
+    rows: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPoint:
-    """One point of a run. `status` is `broken` where it began and has no outcome."""
+    """One point of a run. `status` is `broken` where it began and has no outcome.
+
+    What comes out of a baseline file is `kept`, and there is no folder at its path.
+    """
 
     path: Path
     cell: Cell
     status: str
     reason: str | None
     evidence: Evidence | None
+    kept: Kept | None = None
 
     def rows(self) -> pa.Table:
         """Its requests; of a broken point, all that reached the disk."""
+        if self.kept:
+            return rows.SCHEMA.empty_table() if self.kept.rows is None else self.kept.rows
         return rows.read(self.path)
 
     def steps(self) -> pa.Table | None:
@@ -115,7 +134,10 @@ def _cell(facts: dict[str, Any], folder: Path) -> Cell:
 
 
 def _evidence(content: dict[str, Any]) -> Evidence:
-    evidence = Evidence(**{**content, "observed": Observed(**content["observed"])})
+    told = content.get("protocol")
+    protocol = None if told is None else Protocol(**told)
+    observed = Observed(**content["observed"])
+    evidence = Evidence(**{**content, "observed": observed, "protocol": protocol})
     if not evidence.closed >= evidence.opened:
         raise ValueError("evidence.json: the window ends before it begins")
     return evidence

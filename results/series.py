@@ -7,7 +7,7 @@ import numpy as np
 
 from results import interval
 from results.censoring import weights
-from results.columns import Columns, Floats, Ints, Mask
+from results.columns import UNCOUNTED, Columns, Floats, Ints, Mask
 from results.figure import Figure, Unit
 from results.quantile import quantile, too_small
 
@@ -40,8 +40,7 @@ def figures(series: Series, resample: interval.Resample) -> dict[str, Figure]:
     if not n:
         nothing = Figure(value=None, unit=series.unit, n=0, reason=series.absent)
         return {f"{series.name}.{key}": nothing for key in keys}
-    order = np.argsort(series.values, kind="stable")
-    values, rows, times = series.values[order], series.rows[order], series.times[order]
+    values, rows, times = _ascending(series, resample)
     totals = np.cumsum(times)
     doubt = resample.enough(rows)
     means = float(np.average(values, weights=times))
@@ -68,6 +67,15 @@ def figures(series: Series, resample: interval.Resample) -> dict[str, Figure]:
         hidden = Figure(value=None, unit=series.unit, n=n, reason=small)
         result[f"{series.name}.{key}"] = hidden if small else shown
     return result
+
+
+def _ascending(series: Series, resample: interval.Resample) -> tuple[Floats, Ints, Floats]:
+    """The samples by value, their requests, and how often each counts."""
+    # Without intervals nobody asks whose a sample is, and values alone sort in half the time.
+    if not resample.asked and (series.times == 1).all():
+        return np.sort(series.values), series.rows, series.times
+    order = np.argsort(series.values, kind="stable")
+    return series.values[order], series.rows[order], series.times[order]
 
 
 def _unseen(series: Series, key: str) -> str | None:
@@ -175,8 +183,7 @@ def _tpot(rows: Columns, absent: str) -> Series:
     held = rows.counted & ~np.isnan(values)
     unknown = int((held & ~rows.pieces.known).sum())
     caveat = (
-        f"approximate: {unknown} of {int(held.sum())} requests do not tell the tokens of their "
-        "first piece, taken as 1"
+        f"approximate: {unknown} of {int(held.sum())} requests {UNCOUNTED} first piece, taken as 1"
     )
     if rows.ok.any():
         absent = "no request has two tokens in more than one piece"

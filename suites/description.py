@@ -12,7 +12,10 @@ from suites.words import listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One point: where it stands, what it is, and its wall time where anyone can guess it."""
+    """One point: where it stands, what it is, and its wall time where anyone can guess it.
+
+    `fitting` is how many of its recorded traces fit its context limit, and of how many.
+    """
 
     position: int
     experiment: str
@@ -21,6 +24,7 @@ class Row:
     workload: dict[str, Any]
     load: dict[str, Any]
     seconds: float | None
+    fitting: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,7 @@ def _row(point: Point, seconds: float | None) -> Row:
         workload=settings["workload"],
         load=settings["load"],
         seconds=seconds,
+        fitting=point.identity.get("fitting"),
     )
 
 

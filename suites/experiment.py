@@ -14,7 +14,7 @@ from pydantic import StringConstraints
 
 from harness.endpoint import Endpoint
 from harness.engine import Deployment, Replay
-from harness.load import Load
+from harness.load import Closed, Load
 from harness.point import Point
 from harness.sim.engine import SimulatedEngine
 from harness.vllm.engine import Vllm
@@ -26,6 +26,7 @@ from suites.words import expected, quoted
 from workloads.agentx import AgentX
 from workloads.batch import Batch
 from workloads.growing import Growing
+from workloads.profile import PROFILES, Profile
 from workloads.single import Single
 
 Engines = SimulatedEngine | Endpoint | Vllm
@@ -77,9 +78,10 @@ def read(
     read_axes = _axes(folder)
     axes = {
         key: read_axes[key](value, (*path, key), problems)
-        for key, value in written.items()
+        for key, value in _timed(written).items()
         if key in read_axes
     }
+    _replayable(axes, path, problems)
     points = prod(map(len, axes.values()))
     if points > grid.POINTS:
         problems.append(grid.too_large(path, f"{points:,}"))
@@ -93,6 +95,45 @@ def read(
             for deployment, workload, load in _cells(axes)
         ),
     )
+
+
+def _timed(written: dict[Any, Any]) -> dict[Any, Any]:
+    """The mapping with the times of its workload's profile in every closed load without an end."""
+    profile, load = _profile(written.get("workload")), written.get("load")
+    if profile is None:
+        return written
+    timed = [_with_times(one, profile) for one in (load if isinstance(load, list) else [load])]
+    return {**written, "load": timed if isinstance(load, list) else timed[0]}
+
+
+def _profile(workload: Any) -> Profile | None:
+    """The profile that all workloads name, if they name one."""
+    mappings = workload if isinstance(workload, list) else [workload]
+    named = [one.get("profile") if isinstance(one, dict) else None for one in mappings]
+    one = named[0] if named else None
+    return PROFILES.get(one) if isinstance(one, str) and named.count(one) == len(named) else None
+
+
+def _with_times(load: Any, profile: Profile) -> Any:
+    if not isinstance(load, dict) or load.get("kind") != "closed":
+        return load
+    times = {"duration": profile.duration, "grace": profile.grace, "warmup": 0}
+    # A number of sessions is refused, and with a duration of its own it would not be seen why.
+    return load if "sessions" in load else {**times, **load}
+
+
+def _replayable(axes: dict[str, list[Any]], path: reading.Path, problems: list[Problem]) -> None:
+    """Adds a problem where a profile meets a load that is none of its kind."""
+    named = [one.profile for one in axes.get("workload", []) if isinstance(one, AgentX)]
+    profile = next(filter(None, named), None)
+    for load in axes.get("load", []) if profile else []:
+        if not isinstance(load, Closed) or load.sessions is not None or load.duration is None:
+            sentence = (
+                f"expected a closed load without sessions, because {profile} replays lanes for a "
+                f"time, got {load.kind}: write {{kind: closed, concurrency: 8}}"
+            )
+            problems.append(Problem((*path, "load"), sentence))
+            return
 
 
 def _axes(folder: Path) -> dict[str, Callable[..., list[Any]]]:

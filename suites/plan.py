@@ -1,8 +1,8 @@
 """Plans: the points of a suite in the order in which they run."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -15,12 +15,16 @@ from workloads.session import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Points in running order, and what the user asked for to have them."""
+    """Points in running order, and what the user asked for to have them.
+
+    `gate` holds the suite's rules as they are written; like `overrides` it is no part of the hash.
+    """
 
     suite: str
     points: tuple[Point, ...]
     suite_path: str
     overrides: tuple[str, ...] = ()
+    gate: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def hash(self) -> str:
@@ -34,6 +38,7 @@ class Plan:
             "hash": self.hash,
             "suite_path": self.suite_path,
             "overrides": list(self.overrides),
+            "gate": dict(self.gate),
             "points": [point.facts() for point in self.points],
         }
 
@@ -52,6 +57,7 @@ def plan(suite: Suite) -> Plan:
         points=tuple(replace(point, position=n) for n, point in enumerate(ordered)),
         suite_path=suite.asked,
         overrides=suite.overrides,
+        gate=suite.gate,
     )
 
 

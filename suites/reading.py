@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 import re
 from collections.abc import Iterator
 from itertools import count
@@ -77,6 +78,24 @@ for _tag, _pattern, _first in (
     ("merge", r"<<", "<"),
 ):
     _Loader.add_implicit_resolver(_YAML + _tag, re.compile(rf"(?:{_pattern})\Z"), list(_first))
+
+
+def contents(path: pathlib.Path) -> str:
+    """What a file of at most 1 MiB holds. Raises InputError where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            written = file.read(BYTES + 1)
+    except OSError as error:
+        reason = (error.strerror or "no reason given").lower()
+        raise InputError(f"{path}: cannot be read, {reason}: check the path") from None
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be read, {error}: check the path") from None
+    if len(written) > BYTES:
+        raise InputError(f"{path}: expected at most 1 MiB, got more: check that it is a suite")
+    try:
+        return written.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 at byte {error.start}: save it as UTF-8") from None
 
 
 def read(text: str, name: str) -> tuple[Any, list[Problem]]:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from harness.engine import Deployment
 from results.objectives import Objectives
-from suites import duration, experiment, suite
+from suites import duration, experiment, rules, suite
 from suites.field import annotations, is_scalar, required
 from suites.grid import kinds
 from suites.words import bare
@@ -23,6 +23,7 @@ _DESCRIPTIONS = {
     "order": "abba runs what is compared side by side, and turns it round every other repeat.",
     "budget": "Wall time for the whole run; points that would begin later are left for a next run.",
     "experiments": "One question each: a grid over engine, deployment, workload and load.",
+    "gate": "By how much metrics may be worse than a baseline, for all experiments or for one.",
     "name": "What the experiment is called.",
     "topology": "How the model lies on GPUs: TP4, DEP2, DEP32, TP2xPP3.",
     "replay": "SWA bounded replay: off, on without graphs for it, or on.",
@@ -35,6 +36,8 @@ _DESCRIPTIONS = {
 
 _TOPOLOGY = {"type": "string", "pattern": r"^(TP|PP|DP|DEP)[1-9]\d*(x(TP|PP|DP|DEP)[1-9]\d*)*$"}
 
+_RULE = {"type": "string", "pattern": f"^{rules.PATTERN.pattern}$"}
+
 
 def schema() -> Schema:
     """The schema of a whole suite file."""
@@ -42,6 +45,7 @@ def schema() -> Schema:
         "suite": _value("suite", experiment.Name),
         **_fields(suite.Suite, suite.SETTINGS),
         "experiments": {"type": "array", "minItems": 1, "items": _experiment()},
+        rules.KEY: _rules({"anyOf": [_RULE, _rules(_RULE)]}),
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -81,6 +85,11 @@ def _object(properties: Schema, needed: Iterable[str]) -> Schema:
         "required": list(needed),
         "additionalProperties": False,
     }
+
+
+def _rules(rule: Schema) -> Schema:
+    """A mapping from metrics, or from experiments, to rules."""
+    return {"type": "object", "minProperties": 1, "additionalProperties": rule}
 
 
 def _kinds(union: Any) -> Schema:

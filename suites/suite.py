@@ -1,8 +1,8 @@
 """Suites: checked files of experiments."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt
 
 from results.errors import InputError
-from suites import experiment, grid, override, reading
+from suites import experiment, grid, override, reading, rules
 from suites.experiment import Experiment, Name
 from suites.field import annotations, check, check_keys
 from suites.reading import Problem, place
@@ -25,6 +25,7 @@ class Suite:
     """A checked suite file; `text` is the file as it is, before the overrides.
 
     `asked` is the path or the name by which the user asked for it, `path` where it was found.
+    `gate` holds its rules as they are written.
     """
 
     name: Name
@@ -37,13 +38,14 @@ class Suite:
     repeats: Annotated[int, Ge(1)] = 1
     order: Literal["as-written", "shuffled", "abba"] = "as-written"
     budget: Annotated[float, Gt(0)] | None = None
+    gate: Mapping[str, Any] = field(default_factory=dict)
 
 
 SETTINGS = {key: annotations(Suite)[key] for key in ("seed", "repeats", "order", "budget")}
 """What a suite takes beside its name and its experiments."""
 
 _NEEDED = {"suite": expected(Name), "experiments": "a list of experiments"}
-KEYS = (*_NEEDED, *SETTINGS)
+KEYS = (*_NEEDED, *SETTINGS, rules.KEY)
 
 
 def load(path_or_name: str, overrides: Sequence[str] = ()) -> Suite:
@@ -52,11 +54,12 @@ def load(path_or_name: str, overrides: Sequence[str] = ()) -> Suite:
     Raises InputError with a line for each thing that is wrong.
     """
     path = _find(path_or_name)
-    text = _text(path)
+    text = reading.contents(path)
     tree, problems = reading.read(text, str(path))
     changed = {override.apply(tree, change): change for change in overrides}
     settings = _settings(tree, problems)
     experiments = _experiments(tree, path.parent, settings, problems)
+    gate = _gate(tree, problems)
     if problems:
         raise InputError(_lines(problems, str(path), changed))
     return Suite(
@@ -66,6 +69,7 @@ def load(path_or_name: str, overrides: Sequence[str] = ()) -> Suite:
         text=text,
         experiments=experiments,
         overrides=tuple(overrides),
+        gate=gate,
         **settings,
     )
 
@@ -85,23 +89,6 @@ def _find(path_or_name: str) -> Path:
     near = nearest(path_or_name, known)
     way = f"write {near}" if near else "a file needs its suffix, as in my.yaml"
     raise InputError(f'expected a suite file or {listed(known)}, got "{path_or_name}": {way}')
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            written = file.read(reading.BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or "no reason given").lower()
-        raise InputError(f"{path}: cannot be read, {reason}: check the path") from None
-    except ValueError as error:
-        raise InputError(f"{path}: cannot be read, {error}: check the path") from None
-    if len(written) > reading.BYTES:
-        raise InputError(f"{path}: expected at most 1 MiB, got more: check that it is a suite")
-    try:
-        return written.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not UTF-8 at byte {error.start}: save it as UTF-8") from None
 
 
 def _settings(tree: Any, problems: list[Problem]) -> dict[str, Any]:
@@ -142,6 +129,19 @@ def _experiments(
             problems.append(grid.too_large(("experiments",), f"{points:,} or more with repeats"))
             break
     return tuple(made)
+
+
+def _gate(tree: Any, problems: list[Problem]) -> dict[str, Any]:
+    """The rules as they are written, once they are checked; none where none are."""
+    if not isinstance(tree, dict) or rules.KEY not in tree:
+        return {}
+    written = tree.get("experiments")
+    mappings = written if isinstance(written, list) else []
+    named = [one.get("name") for one in mappings if isinstance(one, dict)]
+    known = [name for name in named if isinstance(name, str)]
+    rules.read(tree[rules.KEY], (rules.KEY,), problems, known)
+    gate = tree[rules.KEY]
+    return gate if isinstance(gate, dict) else {}
 
 
 def _name_once(written: list[Any], problems: list[Problem]) -> None:

@@ -1,7 +1,8 @@
 """A simulated server on loopback, and ways to ask it."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import threading
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -66,6 +67,47 @@ def drive(made: Site, work):
     head, *lines = map(orjson.loads, made.log.read_bytes().splitlines())
     assert head["SIMULATED"] == made.configuration
     return outcome, {line["id"]: line for line in lines}
+
+
+@contextmanager
+def hosted(server):
+    """What a server's context gives, while it runs on a loop of its own, in a thread."""
+    started = []
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def main():
+        async with server as entered:
+            started.append(entered)
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=[main()])
+    thread.start()
+    ready.wait()
+    try:
+        yield started[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+        loop.close()
+
+
+class Quiet:
+    """A watch that looks away."""
+
+    def point_started(self, *_):
+        pass
+
+    def request_done(self, _):
+        pass
+
+    def point_finished(self, *_):
+        pass
+
+    def point_skipped(self, *_):
+        pass
 
 
 async def call(url, path, body=None, headers=None):

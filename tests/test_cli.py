@@ -8,7 +8,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from cli import Exit, app
+from cli import Exit, app, on_traces
 
 TINY = """
 suite: tiny
@@ -117,6 +117,9 @@ def test_every_command_has_help_an_example_and_a_line_in_the_docs():
         help_text = command.callback.__doc__
         assert f"Example: paceline {command.callback.__name__}" in help_text
         assert f"paceline {command.callback.__name__}" in text
+    for command in on_traces.registered_commands:
+        assert f"Example: paceline traces {command.callback.__name__}" in command.callback.__doc__
+        assert f"paceline traces {command.callback.__name__}" in text
 
 
 def test_no_command_imports_what_help_does_not_need():

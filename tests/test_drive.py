@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -178,6 +178,17 @@ def test_requests_that_never_got_their_place_are_rows_too():
     assert {record.state for record in unsent} == {"cut"}
     assert "waited for its place" in unsent[0].reason
     assert max(record.planned for record in records) == pytest.approx(9.9)
+
+
+def test_a_request_that_had_no_connection_yet_says_so():
+    class Connecting(FixedClient):
+        async def send(self, request, *, cut, on_first):
+            return replace(await super().send(request, cut=cut, on_first=on_first), sent=None)
+
+    client = Connecting(service=50.0, pieces=1)
+    _, (record,) = replay(Closed(concurrency=1, duration=9.0, warmup=0), client)
+    assert (record.state, record.sent) == ("cut", None)
+    assert record.reason == "never sent: it waited for its connection when the window ended"
 
 
 def test_recorded_turns_that_were_due_behind_a_held_one_are_rows_too():

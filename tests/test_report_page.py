@@ -237,54 +237,6 @@ def test_what_is_called_like_a_secret_is_hidden(tmp_path):
     assert "v41" in text
 
 
-def _asked(tmp_path, *points):
-    """The page of these points, all of them finished."""
-    return _text(
-        render([_run(tmp_path, points, [lambda run, one=one: _finish(run, one) for one in points])])
-    )
-
-
-def test_the_page_says_what_every_point_was_run_with_and_what_varies(tmp_path):
-    workload = {"kind": "agentx", "traces": "t/", "generated": 24, "trace_seed": 0, "first": None}
-    engine = {"kind": "sim", "name": "sim", "context_limit": None, "cost": {"host": 0.5}}
-    points = [
-        _facts(
-            "TP4",
-            level,
-            workload=workload,
-            deployment={"engine": engine, "topology": {"name": "TP4"}, "model": "m", "flags": []},
-            objectives={"ttft": 2.0, "tpot": None},
-            suite_seed=7,
-        )
-        for level in (1, 2)
-    ]
-    text = _asked(tmp_path, *points)
-    assert (
-        "Every point of agents workload agentx, traces t/ load closed engine sim, name sim, "
-        "cost.host 0.5 topology TP4 model m goodput TTFT <= 2 s seed of the suite 7 repeats 1 "
-        "varies load concurrency 1, 2"
-    ) in text
-
-
-def test_what_every_point_was_run_with_holds_no_secret(tmp_path):
-    engine = {
-        "kind": "endpoint",
-        "proxy": "http://me:s3cret@proxy:80",
-        "headers": {"X-Tenant": "s3cret"},
-        "body": {"api_key": "s3cret", "top_k": 1},
-        "environment": {"HF_TOKEN": "s3cret"},
-        "flags": ["--api-key", "s3cret", "--max-num-batched-tokens", "8192"],
-        "model": "served",
-    }
-    deployment = {"engine": engine, "model": "default", "environment": {"HF_TOKEN": "s3cret"}}
-    text = _asked(tmp_path, _facts("TP4", 1, deployment=deployment))
-    assert "s3cret" not in text
-    assert "headers X-Tenant, body.api key hidden, body.top k 1, environment HF_TOKEN" in text
-    assert "--api-key hidden --max-num-batched-tokens 8192" in text
-    assert "model served" in text
-    assert "default" not in text
-
-
 def test_requests_that_failed_are_a_problem_of_a_valid_point(tmp_path):
     point = _facts("TP4", 1)
     run = _run(tmp_path, [point], [lambda run: _finish(run, point, lost=2)])

@@ -73,6 +73,14 @@ def test_settings_that_differ_stand_in_the_row():
     assert "every point of a: output 1\n" in table
 
 
+def test_how_many_recorded_traces_fit_is_said_below_the_plan():
+    recorded = {"kind": "agentx", "traces": "t/", "context_limit": 65_536}
+    rows = [row(n, "agents", recorded, CLOSED) | {"fitting": [13, 24]} for n in range(2)]
+    assert "\nagents: 13 of 24 traces fit context_limit 65,536\n" in plan_table(
+        rows, STARTS, seconds=4, width=100
+    )
+
+
 def test_what_nobody_knows_is_not_in_the_total():
     assert last_line(seconds=32.4) == "4 points, about 32 s in all"
     assert last_line(seconds=0.2, unknown=1) == "4 points, about 1 s in all, 1 of unknown length"

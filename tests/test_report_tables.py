@@ -325,6 +325,48 @@ def test_reasons_of_failed_requests_stand_below_the_table_and_name_their_cells()
     assert "failed: 3 for other reasons" in sheet.notes
 
 
+def test_requests_that_were_never_sent_are_named_apart_from_cut_ones():
+    low, high = _beside(8, 16)
+    unsent = {**FIGURES, "cut": Figure(value=3, unit="count", n=240)}
+    unsent |= {"unsent": Figure(value=12, unit="count", n=240)}
+    rows = [low, replace(high, figures={**unsent, "ok": Figure(value=223, unit="count", n=240)})]
+    (sheet,) = sheets(rows)
+    assert column(sheet, "requests")[1] == "240\n223 ok, 2 failed, 3 cut, 12 never sent"
+    assert (
+        "closed 16: 12 of 240 requests were never sent: they were due, and still waited when the "
+        "window ended"
+    ) in sheet.notes
+    brief = summary_table(rows, width=70)
+    assert "failed 2; cut 3; never sent 12;" in " ".join(brief.split())
+    assert "never sent" not in summary_table([low], width=70)
+
+
+def test_a_remark_names_its_rows_and_makes_none_invalid():
+    low, high = _beside(8, 16)
+    named = replace(high, remarks=("answers name another model than asked for: m-2024",))
+    (sheet,) = sheets([low, named])
+    assert "closed 16: answers name another model than asked for: m-2024" in sheet.notes
+    assert "INVALID" not in "".join(sheet.notes)
+
+
+@pytest.mark.parametrize(
+    ("engine", "hinted"),
+    [
+        ({"kind": "endpoint", "chunk_usage": False}, True),
+        ({"kind": "vllm", "chunk_usage": True}, False),
+        ({"kind": "sim"}, False),
+    ],
+)
+def test_what_would_make_a_figure_exact_is_said_where_it_was_not_asked_for(engine, hinted):
+    reason = "approximate: 3 of 9 requests do not tell the tokens of their pieces"
+    figures = {**FIGURES, "output_rate": replace(FIGURES["output_rate"], reason=reason)}
+    (sheet,) = sheets(
+        [replace(GOOD, cell=replace(CELL, deployment={"engine": engine}), figures=figures)]
+    )
+    hint = "; engine.chunk_usage: true asks for them" * hinted
+    assert f"~ output tok/s: {reason}{hint}" in sheet.notes
+
+
 def test_the_limits_of_goodput_stand_below_the_table():
     limits = {"ttft": 2.0, "tpot": 0.05, "e2el": None}
     table = summary_table([replace(GOOD, cell=replace(CELL, objectives=limits))], width=130)

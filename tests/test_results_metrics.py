@@ -54,13 +54,14 @@ def test_one_token_outputs_keep_ttft_and_e2e_and_have_no_tpot() -> None:
 
 def test_when_all_requests_fail_every_figure_is_absent_with_its_reason() -> None:
     shown = figures(*(failed(sent=float(i), tree=i) for i in range(3)))
-    counts = {"requests", "sessions", "ok", "failed", "cut"}
+    counts = {"requests", "sessions", "ok", "failed", "cut", "unsent"}
     assert {name: shown[name].value for name in counts} == {
         "requests": 3,
         "sessions": 3,
         "ok": 0,
         "failed": 3,
         "cut": 0,
+        "unsent": 0,
     }
     for name in set(shown) - counts - {"client_lag.mean", "client_lag.p50"}:
         assert shown[name].value is None, name
@@ -99,6 +100,17 @@ def test_tokens_of_requests_cut_at_the_deadline_count() -> None:
     assert (shown["ok"].value, shown["cut"].value) == (8, 8)
     assert shown["in_flight.mean"].value == approx(8)
     assert shown["in_flight.max"].value == 8
+
+
+def test_requests_that_were_never_sent_are_no_cut_ones() -> None:
+    none = {"first": None, "first_answer": None, "last": None, "output_tokens": None}
+    unsent = none | {"sent": None, "tree": 7}
+    never = made(state="cut", reason="never sent", planned=3.0, closed=9.0, **unsent)
+    stopped = made(state="cut", reason="cut", **none)
+    shown = figures(made([0.5]), never, stopped)
+    counts = {name: shown[name].value for name in ("requests", "ok", "failed", "cut", "unsent")}
+    assert counts == {"requests": 3, "ok": 1, "failed": 0, "cut": 1, "unsent": 1}
+    assert shown["sessions"].value == 1
 
 
 def test_tokens_of_failed_requests_do_not_count() -> None:
@@ -359,7 +371,8 @@ def test_figures_are_finite_and_absent_ones_say_why(drawing: Any) -> None:
         for number in (figure.value, figure.low, figure.high):
             assert number is None or math.isfinite(number), name
     if len(rows.ok):
-        asked, *states = (shown[name].value or 0 for name in ("requests", "ok", "failed", "cut"))
+        names = ("requests", "ok", "failed", "cut", "unsent")
+        asked, *states = (shown[name].value or 0 for name in names)
         assert asked == sum(states)
 
 

@@ -91,9 +91,30 @@ def test_a_late_client_is_a_problem_with_its_numbers() -> None:
     late = [made([0.5], client_lag=0.024, sent=1.0, tree=i) for i in range(10)]
     assert not found(*late)
     late = [made([0.5], client_lag=0.026, sent=1.0, tree=i) for i in range(10)]
-    sentence = found(*late)
-    assert "the client was the bottleneck: it sent 26.0 ms late (p99 of 10)" in sentence
-    assert "25.0 ms are allowed at a median TTFT of 500.0 ms" in sentence
+    assert found(*late) == (
+        "the client was the bottleneck: it sent 10 of 10 requests more than 25.0 ms late, by up to "
+        "26.0 ms and 26.0 ms on average, at a median TTFT of 500.0 ms"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "late", "lag", "fits"),
+    [
+        (12, 1, 0.030, True),
+        (12, 2, 0.030, False),
+        (1, 1, 0.024, True),
+        (1, 1, 0.026, False),
+        (12, 1, 12 * 0.026, False),
+        (300, 3, 0.030, True),
+        (300, 4, 0.030, False),
+    ],
+)
+def test_one_late_request_or_one_in_a_hundred_is_no_bottleneck_unless_it_weighs_like_many(
+    count: int, late: int, lag: float, fits: bool
+) -> None:
+    lags = [lag] * late + [0.0] * (count - late)
+    rows = [made([0.5], client_lag=one, sent=1.0 + i, tree=i) for i, one in enumerate(lags)]
+    assert (not found(*rows)) is fits
 
 
 def test_another_number_of_gpus_than_asked_is_a_problem() -> None:

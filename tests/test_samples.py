@@ -10,7 +10,7 @@ from results import samples
 from results.samples import Sample, disagreements, increase
 from results.validity import problems
 from results.writer import PointWriter
-from tests.scripted_server import serving, whole
+from tests.scripted_server import client, serving, whole
 from tests.test_results_record import cell, evidence, failed, made, table
 
 PAGE = r"""# HELP vllm:prompt_tokens_total Number of prefill tokens processed.
@@ -95,11 +95,12 @@ def test_a_server_is_looked_at_until_the_end_and_only_changes_are_kept(tmp_path)
 
     async def main():
         writer = PointWriter(tmp_path)
-        async with serving(answer) as server:
-            async with sampled(f"{server.url}/metrics", writer.add_samples):
+        async with serving(answer) as server, client(server.url) as asking:
+            async with sampled(asking.page("/metrics"), writer.add_samples):
                 growing = samples.read(tmp_path)
-            async with sampled(f"{server.url}/metrics", writer.add_samples):
+            async with sampled(asking.page("/metrics"), writer.add_samples):
                 pass
+        assert {asked.path for asked in server.asked} == {"/metrics"}
         writer.finish("finished", None, None, None)
         return growing
 

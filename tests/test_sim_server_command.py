@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from harness.topology import parse
 from results.folder import create
 from results.metrics import summarise
 from results.run import read
-from tests.sim_server import call, client, request, send, site
+from tests.sim_server import Quiet, call, client, hosted, request, send, site
 from workloads.growing import Growing
 
 PACELINE = Path(sys.executable).with_name("paceline")
@@ -125,50 +124,9 @@ def test_a_pace_is_tokens_a_second_and_the_key_is_read_from_its_variable(tmp_pat
     assert "sk-secret" not in log.read_text()
 
 
-@contextmanager
-def beside(made):
-    """The URL of a server that runs on a loop of its own, in a thread."""
-    started: list[str] = []
-    ready = threading.Event()
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
-
-    async def main():
-        async with serving(made) as url:
-            started.append(url)
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=[main()])
-    thread.start()
-    ready.wait()
-    try:
-        yield started[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
-
-
-class Quiet:
-    """A watch that looks away."""
-
-    def point_started(self, *_):
-        pass
-
-    def request_done(self, _):
-        pass
-
-    def point_finished(self, *_):
-        pass
-
-    def point_skipped(self, *_):
-        pass
-
-
 def test_a_whole_point_runs_against_it_as_an_endpoint(tmp_path):
     made = site(tmp_path, topology="DEP2")
-    with beside(made) as url:
+    with hosted(serving(made)) as url:
         endpoint = Endpoint(url=url, model="simulated", provenance="plumbing", gpus=2)
         point = Point(
             experiment="wall",

@@ -95,3 +95,12 @@ def test_a_point_that_ends_by_sessions_on_the_wall_is_of_unknown_length(planned)
     assert [row.seconds for row in described.rows[-2:]] == [None, None]
     assert (described.unknown, described.seconds, described.servers) == (2, 4 * 90.0, 6)
     assert described.simulated == 0
+
+
+def test_a_row_says_how_many_recorded_traces_fit(planned, tmp_path):
+    call = {"t": 0.0, "type": "n", "in": 500, "out": 5, "hash_ids": [1, 2]}
+    traces = [{"id": str(n), "requests": [call | {"in": n * 500}]} for n in (1, 2, 9)]
+    (tmp_path / "traces.jsonl").write_bytes(b"\n".join(map(orjson.dumps, traces)))
+    workload = "{kind: agentx, traces: traces.jsonl, context_limit: 2000}"
+    rows = describe(planned(f"experiments.a.workload={workload}")).rows
+    assert [row.fitting for row in rows[::4]] == [[2, 3], None]

@@ -79,7 +79,7 @@ ENGINES = listed(kinds(Engines), "and")
         ("suite: s", "suite: s\nbudget: 10 min", "budget: expected a number above 0 or a duration "
          'such as 500ms, 90s or 10m, got "10 min": write it as 10m'),
         ("suite: s", "suite: s\nrepeat: 2", "repeat: expected a key of suite, experiments, seed, "
-         'repeats, order or budget, got "repeat": write it as repeats'),
+         'repeats, order, budget or gate, got "repeat": write it as repeats'),
         ("suite: s\n", "", "suite: expected text matching [a-z0-9-]+, got no such key: add it"),
         ("name: a", "name: a\n    title: a", "experiments[0].title: expected a key of "
          f'{EXPERIMENT_KEYS}, got "title": remove it'),
@@ -199,8 +199,8 @@ def test_a_suite_has_experiments(errors, written, got):
 def test_a_suite_is_a_mapping(errors, text):
     (line,) = errors(text)
     assert line.startswith(
-        "s.yaml: expected a mapping with keys of suite, experiments, seed, repeats, order or "
-        "budget, got "
+        "s.yaml: expected a mapping with keys of suite, experiments, seed, repeats, order, "
+        "budget or gate, got "
     )
 
 
@@ -263,8 +263,8 @@ def test_the_topology_that_was_meant_is_said(errors, written, meant):
     ("override", "sentence"),
     [
         ("seed", '--set: expected a path and a value, got "seed": write seed=3'),
-        ("sed=1", "--set sed=1: sed: expected a key of suite, experiments, seed, repeats, order "
-         'or budget, got "sed": write it as seed'),
+        ("sed=1", "--set sed=1: sed: expected a key of suite, experiments, seed, repeats, order, "
+         'budget or gate, got "sed": write it as seed'),
         ("seed=x", "--set seed=x: seed: expected a whole number of at least 0, got \"x\": "
          "write 0 or more"),
         ("seed=[", "--set seed=[:1:1: the [ here is never closed: add the ]"),

@@ -23,7 +23,8 @@ KEYS = st.sampled_from(
         "replay", "pinned", "workload", "load", "objectives", "flags", "environment", "model",
         "kind", "prompt", "output", "cached", "requests", "context", "turns", "first", "fresh",
         "generated", "context_limit", "concurrency", "sessions", "duration", "grace", "rate",
-        "cost", "noise", "slowdown", "draft_tokens", "acceptance_length", "ttft", "traces", "x",
+        "cost", "noise", "slowdown", "draft_tokens", "acceptance_length", "ttft", "traces",
+        "gate", "x",
     ]
 )  # fmt: skip
 WORDS = st.sampled_from(

@@ -69,6 +69,59 @@ def test_an_endpoint_is_checked_with_a_request_and_observed(tmp_path):
     orjson.dumps(asdict(found))
 
 
+@pytest.mark.parametrize(
+    ("named", "kept"),
+    [("m", None), ("m-2024", ["m-2024"]), (7, ["7"]), (None, None), ("x" * 900, ["x" * 400 + "…"])],
+)
+def test_answers_that_name_another_model_are_no_failure_and_are_noted(named, kept, tmp_path):
+    stream = script((0, c("a", model=named) + u(16, 4) + DONE))
+    found, _ = observed(stream, tmp_path)
+    assert found.features.get("model served") == kept
+
+
+def test_counters_are_asked_for_with_the_key_of_requests(tmp_path):
+    async def main():
+        async with serving(serve) as server:
+            endpoint = Endpoint(url=server.url, model="m", api_key_env="K", headers={"X-A": "b"})
+            async with endpoint.start(
+                deployment(endpoint), seed=1, log=tmp_path / "log", keys={"K": KEY}
+            ) as running:
+                await running.metrics.read()
+                return running.metrics.url.removeprefix(server.url), server.asked[-1]
+
+    path, asked = asyncio.run(main())
+    assert path == asked.path == "/metrics"
+    assert (asked.headers["authorization"], asked.headers["x-a"]) == (f"Bearer {KEY}", "b")
+
+
+def listing(*names):
+    """A server that has these models and no other."""
+    listed = whole("200 OK", orjson.dumps({"data": [{"id": name} for name in names]}))
+    unknown = whole("404 Not Found", b'{"message": "The model `m` does not exist."}')
+
+    async def answer(asked, reader, writer):
+        await (listed if asked.path == "/v1/models" else unknown)(asked, reader, writer)
+
+    return answer
+
+
+def test_a_model_that_is_not_served_is_named_with_those_that_are(tmp_path):
+    with pytest.raises(EngineError) as caught:
+        observed(listing("one", "two"), tmp_path)
+    assert str(caught.value) == (
+        "endpoint does not answer as it should: HTTP 404: The model `m` does not exist.; it does "
+        'not serve "m" but "one", "two": state one of these as the engine\'s model'
+    )
+
+
+def test_a_long_list_of_models_is_cut_short(tmp_path):
+    with pytest.raises(EngineError, match=r'"x{80}…", "1", "2", "3", "4" and 6 more: ') as caught:
+        observed(listing("x" * 300, *map(str, range(1, 11))), tmp_path)
+    assert len(str(caught.value)) < 400
+    with pytest.raises(EngineError, match=r"does not exist\.$"):
+        observed(listing("m", "other"), tmp_path)
+
+
 def test_an_endpoint_that_only_streams_will_do(tmp_path):
     async def serve(asked, reader, writer):
         answer = STREAM if asked.path.startswith("/v1/comp") else whole("404 Not Found", b"no")
@@ -95,7 +148,7 @@ def test_counts_in_every_frame_are_noted(tmp_path):
 )
 def test_an_endpoint_that_does_not_stream_is_refused_in_a_sentence(answer, words, tmp_path):
     with pytest.raises(EngineError, match=words):
-        observed(answer, tmp_path, timeouts=Timeouts(first_token=0.1))
+        observed(answer, tmp_path, timeouts=Timeouts(connect=1.0, first_token=0.1))
 
 
 def test_the_key_comes_by_name_and_goes_nowhere_else(tmp_path):

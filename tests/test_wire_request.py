@@ -142,9 +142,38 @@ def test_a_question_about_the_server_follows_no_redirect():
                 writer.write(head.encode())
 
             async with serving(answer) as server, client(server.url) as sender:
-                return await sender.get("/version"), other.asked
+                told = [await sender.get("/version"), await sender.page("/metrics").read()]
+                return told, other.asked
 
-    assert asyncio.run(main()) == (None, [])
+    assert asyncio.run(main()) == ([None, None], [])
+
+
+def test_a_page_of_counters_is_asked_for_as_answers_are(caplog):
+    caplog.set_level(logging.DEBUG)
+    page = b"requests 7\n# of Bearer " + KEY.encode()
+
+    async def main():
+        async with serving(whole("200 OK", page, "text/plain")) as proxy:
+            trusted = {"key": KEY, "headers": {"X-Team": "blue"}, "proxy": proxy.url}
+            async with client("http://far.test", **trusted) as sender:
+                counters = sender.page("/metrics")
+                return counters, await counters.read(), proxy.asked[0]
+
+    counters, told, asked = asyncio.run(main())
+    assert (told, counters.url) == ("requests 7\n# of Bearer ***", "http://far.test/metrics")
+    assert asked.path == "http://far.test/metrics"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert asked.headers["x-team"] == "blue"
+    assert "secret" not in caplog.text + repr(counters)
+
+
+@pytest.mark.parametrize("status", ["503 Not Now", "200 OK"])
+def test_a_page_that_cannot_be_read_is_none(status):
+    async def main():
+        async with serving(whole(status, b"a 1 \xff")) as server, client(server.url) as sender:
+            return await sender.page("/metrics").read()
+
+    assert asyncio.run(main()) is None
 
 
 def test_proxies_of_the_environment_are_ignored_and_one_asked_for_is_used(monkeypatch):
@@ -201,13 +230,40 @@ def test_tls_is_verified_and_a_ca_file_vouches(certificate):
         async with serving(answer, trust) as server:
             async with client(server.url) as sender:
                 refused = await ask(sender)
+                assert await sender.page("/metrics").read() is None
             async with client(server.url, ca_file=str(certificate[0])) as sender:
-                return refused, await ask(sender)
+                trusted = await ask(sender)
+                assert "data:" in await sender.page("/metrics").read()
+                return refused, trusted
 
     refused, trusted = asyncio.run(main())
     assert "certificate verify failed" in refused.error
     assert refused.sent is None
     assert (trusted.error, len(trusted.stamps)) == (None, 2)
+
+
+def test_over_tls_connections_are_used_again_and_early_refusals_kept(certificate):
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trust.load_cert_chain(*certificate)
+
+    async def refuse(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
+        await writer.drain()
+        writer.close()
+
+    async def main():
+        answer, trusted = script((0, c("a") + u(1, 1) + DONE)), {"ca_file": str(certificate[0])}
+        async with serving(answer, trust) as server, client(server.url, **trusted) as sender:
+            good = [await ask(sender, request(f"r{n}")) for n in range(3)]
+        refusing = await asyncio.start_server(refuse, "127.0.0.1", 0, ssl=trust)
+        url = f"https://127.0.0.1:{refusing.sockets[0].getsockname()[1]}"
+        async with refusing, client(url, **trusted) as sender:
+            return good, server.connections, await ask(sender, request(tokens=1_000_000))
+
+    good, connections, refused = asyncio.run(main())
+    assert ([reply.error for reply in good], connections) == ([None] * 3, 1)
+    assert (refused.status, refused.error) == (413, "HTTP 413: no")
 
 
 def test_a_ca_file_that_is_not_there_is_named(tmp_path):

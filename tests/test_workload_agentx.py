@@ -95,7 +95,7 @@ def test_golden_streams_delays_spawn_and_join(example: str) -> None:
     assert [turn.delay for turn in main] == pytest.approx([0, 5.9, 10.0])
     assert [turn.after for turn in main] == [(), (), (second.key,)]
     assert (first.previous, second.previous) == (main[1].key, first.key)
-    assert [first.delay, second.delay] == pytest.approx([0.5, 1.0])
+    assert [first.delay, second.delay] == pytest.approx([0.0, 1.0])
     assert [turn.recorded for turn in turns.values()] == [0.0, 9.0, 11.5, 15.0, 21.0]
     assert [turn.depth for turn in turns.values()] == [0, 0, 1, 1, 0]
     assert [turn.output for turn in turns.values()] == [90, 40, 64, 128, 300]
@@ -124,7 +124,7 @@ def test_golden_seeds(example: str) -> None:
 
 def test_delays_are_clamped(example: str) -> None:
     session = next(AgentX(traces=example, max_delay=2.0).sessions(1))
-    assert [turn.delay for turn in session.turns] == pytest.approx([0, 2, 0.5, 1, 2])
+    assert [turn.delay for turn in session.turns] == pytest.approx([0, 2, 0.0, 1, 2])
 
 
 def changed(folder: Path, **changes: Any) -> Session:
@@ -208,6 +208,15 @@ def test_traces_are_filtered_before_the_first_ones_are_kept(recorded: Path) -> N
     workload = AgentX(traces=str(recorded), context_limit=100_000, first=3)
     names = [session.trace for session in islice(workload.sessions(1), 4)]
     assert names == ["trace_0026", "trace_0277", "trace_0283", "trace_0026"]
+
+
+def test_how_many_traces_fit_is_part_of_what_a_workload_is(example: str) -> None:
+    fits = {
+        limit: AgentX(traces=example, context_limit=limit).identity().get("fitting")
+        for limit in (900, 1_000_000, None)
+    }
+    assert fits == {900: [0, 1], 1_000_000: [1, 1], None: None}
+    assert "fitting" not in AgentX(generated=2, context_limit=8192).identity()
 
 
 def test_traces_that_cannot_be_used_are_found_early(example: str, tmp_path: Path) -> None:

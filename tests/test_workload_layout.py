@@ -1,19 +1,32 @@
 """Golden values computed with the code of agentx-harness 1.0.12 (facts/agentx.md, section 11)."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.layout import Part, layouts, prompts
-from workloads.prompt import MARKER_TOKENS
+from workloads.layout import Part, layouts
+from workloads.messages import messages
+from workloads.messages import prompts as made_of
+from workloads.prompt import MARKER_TOKENS, Prompt
+from workloads.stream import Source, Stream, steps
 from workloads.weka import Call
 
 
 def call(hash_ids: list[int], tokens: int, output: int) -> Call:
     ids = np.array(hash_ids, dtype=np.int64)
     return Call(start=0.0, duration=0.0, input=tokens, output=output, hash_ids=ids)
+
+
+def prompts(calls: list[Call], preamble: int, block_seed: Callable[[int], int]) -> list[Prompt]:
+    """The prompts of a stream, their marker first of all."""
+    placed = [(Source(place, None), one) for place, one in enumerate(calls)]
+    of_calls = steps("s", placed)
+    stream = Stream(id="s", kind="main", scope="s", preamble=preamble, steps=of_calls)
+    planned = messages(stream, repeats_are_whole=True)
+    return made_of(stream, planned, block_seed, marker_first=True)
 
 
 def shown(parts: tuple[Part, ...]) -> str:
@@ -43,7 +56,7 @@ def test_roles_follow_the_reference_through_cuts_and_tails() -> None:
 
 def test_the_system_message_takes_the_preamble_and_the_marker_comes_before_it() -> None:
     stream = [call([0, 1, 2, 3], 256, 64), call([0, 1, 2, 3, 4, 5], 384, 1)]
-    first, second = prompts("s", stream, 100, lambda number: 100 + number)
+    first, second = prompts(stream, 100, lambda number: 100 + number)
     assert first.messages == (("system", 3), ("user", 2))
     assert first.seeds.tolist() == [0, 100, 101, 102, 103]
     assert first.tokens.tolist() == [MARKER_TOKENS, 64, 64, 64, 64]
@@ -69,7 +82,7 @@ def test_a_later_cut_caps_the_reply_before_it() -> None:
 def test_more_or_fewer_hash_ids_than_blocks_still_make_the_recorded_length() -> None:
     more, fewer = call([0, 1, 2], 150, 5), call([0], 150, 5)
     for stream in ([more, fewer], [fewer, more]):
-        lengths = [prompt.length for prompt in prompts("s", stream, 0, lambda number: number)]
+        lengths = [prompt.length for prompt in prompts(stream, 0, lambda number: number)]
         assert lengths == [150 + MARKER_TOKENS] * 2
 
 
@@ -91,7 +104,7 @@ def streams(draw: st.DrawFn) -> list[Call]:
 def test_every_turn_has_its_recorded_tokens_and_ends_with_the_user(
     stream: list[Call], preamble: int
 ) -> None:
-    made = prompts("s", stream, preamble, lambda number: 1000 + number)
+    made = prompts(stream, preamble, lambda number: 1000 + number)
     for turn, (recorded, prompt) in enumerate(zip(stream, made, strict=True)):
         assert prompt.length == recorded.input + MARKER_TOKENS
         assert sum(segments for _, segments in prompt.messages) == len(prompt.seeds)

@@ -1,4 +1,5 @@
 import gzip
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import orjson
 import pytest
 
 from results.errors import InputError
-from workloads.weka import read, share
+from workloads.weka import read, share, stream
 
 
 def request(**changes: Any) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def agent(*requests: Any, **changes: Any) -> dict[str, Any]:
 
 def written(folder: Path, *traces: Any) -> str:
     path = folder / "t.jsonl"
-    path.write_bytes(b"\n".join(map(orjson.dumps, traces)))
+    path.write_text("\n".join(map(json.dumps, traces)))
     return str(path)
 
 
@@ -56,6 +57,9 @@ BAD: list[tuple[Any, str]] = [
     (trace(request(hash_ids=[0, 1.5])), "requests[0].hash_ids: expected a list of whole numbers"),
     (trace(request(hash_ids=[0, [1]])), "requests[0].hash_ids: expected a list of whole numbers"),
     (trace(request(hash_ids="01")), "requests[0].hash_ids: expected a list of whole numbers"),
+    (trace(request(hash_ids=[1e30])), "requests[0].hash_ids: expected a list of whole numbers"),
+    (trace(request(hash_ids=[2**70, "a"])), "requests[0].hash_ids: expected a list of whole"),
+    (trace(request(), agent(request(), requests=3)), "requests[1].requests: expected a list of at"),
     (trace(request(), tool_tokens=200), "requests[0].hash_ids: expected at least 4, for 200 tool"),
     (trace(agent(request())), "requests: expected at least one outside sub-agents, got none"),
     (
@@ -127,6 +131,59 @@ def test_unknown_keys_and_absent_options_are_fine(tmp_path: Path) -> None:
     (found,) = read(written(tmp_path, record))
     assert [(call.start, call.duration) for call in found.calls] == [(0, 0), (3, 0)]
     assert not found.agents
+
+
+def test_unknown_keys_are_kept_aside_where_they_stood(tmp_path: Path) -> None:
+    inner = agent(request(t=10.0), colour=[3])
+    record = trace(request(mood="fair"), request(stop="end"), inner, version=2, totals={})
+    (found,) = read(written(tmp_path, record))
+    assert found.aside == {"version": 2}
+    assert [call.aside for call in found.calls] == [{"mood": "fair"}, {}]
+    assert [sub.aside for sub in found.agents] == [{"colour": [3]}]
+
+
+def test_models_and_first_tokens_are_read_where_they_are_recorded(tmp_path: Path) -> None:
+    record = trace(
+        request(type="s", model="m", ttft=0.7), request(ttft=0.7), request(type="s", model=4)
+    )
+    (found,) = read(written(tmp_path, record))
+    assert [(call.model, call.first) for call in found.calls] == [
+        ("m", 0.7),
+        ("", None),
+        ("", None),
+    ]
+
+
+def test_ids_of_any_size_keep_their_identity(tmp_path: Path) -> None:
+    huge = 2**64 + 1
+    record = trace(
+        request(hash_ids=[huge, 2**63]),
+        agent(request(hash_ids=[huge + 1, 5])),
+        request(hash_ids=[huge, 2**63, huge + 1, -7], **{"in": 256}),
+    )
+    (found,) = read(written(tmp_path, record))
+    assert [call.hash_ids.tolist() for call in found.calls] == [[0, 1], [0, 1, 2, 3]]
+    assert found.agents[0].calls[0].hash_ids.tolist() == [2, 4]
+    assert found.calls[0].hash_ids.dtype == np.int64
+    assert np.shares_memory(found.calls[0].hash_ids, found.calls[1].hash_ids)
+
+
+def test_ids_of_64_bits_stay_as_they_are(tmp_path: Path) -> None:
+    (found,) = read(written(tmp_path, trace(request(hash_ids=[-(2**63), 2**63 - 1]))))
+    assert found.calls[0].hash_ids.tolist() == [-(2**63), 2**63 - 1]
+
+
+def test_a_truncated_list_leaves_a_tail_and_a_partial_block_is_dropped(tmp_path: Path) -> None:
+    record = trace(request(**{"in": 500}), request(hash_ids=[0, 1, 2], **{"in": 150}))
+    (found,) = read(written(tmp_path, record))
+    assert [(call.blocks, call.tail) for call in found.calls] == [(2, 372), (2, 22)]
+
+
+def test_traces_can_be_had_one_at_a_time(tmp_path: Path) -> None:
+    traces = stream(written(tmp_path, trace(request(), id="1"), trace(request(out=-1), id="2")))
+    assert next(traces).id == "1"
+    with pytest.raises(InputError, match=r"line 2: requests\[0\]\.out"):
+        next(traces)
 
 
 def test_a_sub_agents_times_count_from_its_spawn_in_older_files(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """AgentX-style load: recorded or generated agent sessions, replayed turn by turn."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from dataclasses import asdict, dataclass
 from itertools import cycle
 from math import inf
 from pathlib import Path
@@ -13,11 +11,13 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from results.errors import InputError
-from workloads.layout import prompts
-from workloads.prompt import MARKER_TOKENS, Prompt, Tokens, marked, seed_of
+from workloads.content import base_seed
+from workloads.profile import AGENTX_V1, PROFILES, Profile
+from workloads.prompt import MARKER_TOKENS, Tokens, marked, seed_of
+from workloads.replay import Replay, replay, session
 from workloads.session import Key, Session, Turn
 from workloads.synthesis import LEAST_LIMIT, synthesize
-from workloads.weka import EPSILON, Agent, Call, Trace, corpus, read
+from workloads.weka import Trace, corpus, read
 
 WARMUP_OUTPUT = 8
 
@@ -29,14 +29,14 @@ class AgentX:
     `traces` is a weka file (.json, .jsonl, .gz of either) or a folder of them; without it,
     `generated` sessions are made from `trace_seed`. `context_limit` drops recorded traces that
     need more tokens, and scales generated ones down to it; `first` keeps that many of what is left.
-    A delay is at most `max_delay` seconds.
 
-    Replayed are chat roles, content sharing within a trace, delays, spawns, and joins, which may
-    be later turns than the next. Not replayed: preamble peeling, detection of flattened agents,
-    happens-before edges between streams, model names.
+    With a `profile`, sessions are lanes under way since long, as that profile says: see
+    docs/agentx-rules.md. Without one they start at their first turn, and `max_delay` seconds are
+    the longest delay.
     """
 
     kind: Literal["agentx"] = "agentx"
+    profile: Literal["agentx-v1", "agentx-fast", "aiperf-mvp-0.13", "ci-synth"] | None = None
     traces: str | None = None
     generated: Annotated[int, Ge(1), Le(100_000)] = 24
     trace_seed: Annotated[int, Ge(0)] = 0
@@ -45,6 +45,8 @@ class AgentX:
     max_delay: Annotated[float, Ge(0), Le(1e8)] | None = None
 
     def __post_init__(self) -> None:
+        if self.profile is not None and self.max_delay is not None:
+            raise ValueError("max_delay changes what the profile says of delays: drop one of them")
         if self.traces is not None and (self.generated, self.trace_seed) != (24, 0):
             raise ValueError("generated and trace_seed are for sessions without traces: drop them")
         if self.traces is not None:
@@ -64,17 +66,69 @@ class AgentX:
     @property
     def label(self) -> str:
         """The kind and its size, for names and tables."""
-        return f"agentx {Path(self.traces).stem if self.traces else 'generated'}"
+        source = Path(self.traces).stem if self.traces else "generated"
+        return f"agentx {source} {self.profile}" if self.profile else f"agentx {source}"
+
+    @property
+    def rules(self) -> Profile | None:
+        """The profile by which it is replayed, if any."""
+        return PROFILES[self.profile] if self.profile else None
 
     def identity(self) -> dict[str, Any]:
-        """Its settings, with a hash of the traces in place of where they lie."""
-        return asdict(self) | {"traces": corpus(self.traces) if self.traces else None}
+        """Its settings, with hashes of the traces and the profile, and how many traces fit."""
+        told = asdict(self) | {"traces": corpus(self.traces) if self.traces else None}
+        if self.rules is not None:
+            told["profile_hash"] = self.rules.hash
+        if self.traces is not None and self.context_limit is not None:
+            told["fitting"] = [len(self._fitting()), len(read(self.traces))]
+        return told
 
     def sessions(self, seed: int) -> Iterator[Session]:
         """Sessions without end, the same for the same seed."""
-        base = seed_of(seed, "dataset.coding_content.corpus")
+        base = base_seed(seed)
         for trace in cycle(self._chosen()):
-            yield session(trace, base, self.max_delay)
+            yield session(replay(trace, AGENTX_V1, base, marker_first=True), self.max_delay)
+
+    def replays(self, seed: int) -> Iterator[Replay]:
+        """Replays by the profile without end, each trace made once, the same for the same seed."""
+        assert self.rules is not None
+        base = base_seed(seed)
+        made: dict[str, Replay] = {}
+        for trace in cycle(self._chosen()):
+            if trace.id not in made:
+                made[trace.id] = replay(trace, self.rules, base)
+            yield made[trace.id]
+
+    @property
+    def pool(self) -> int:
+        """How many different traces there are."""
+        return len(self._chosen())
+
+    def intended(self) -> dict[str, dict[str, float]]:
+        """Quantiles of what one pass over all traces sends: tokens, and requests a session."""
+        traces = self._chosen()
+        calls = [call for trace in traces for call in trace.all_calls()]
+        told = {
+            "input": [call.input for call in calls],
+            "output": [max(1, call.output) for call in calls],
+            "turns": [sum(1 for _ in trace.all_calls()) for trace in traces],
+        }
+        return {
+            name: {f"p{share}": float(np.percentile(values, share)) for share in (10, 50, 90, 99)}
+            for name, values in told.items()
+        }
+
+    def departures(self) -> Iterator[str]:
+        """In what the traces are not those that the profile is defined over."""
+        rules = self.rules
+        if rules is None:
+            return
+        if not rules.published:
+            yield f"{rules.id} is for a look, and its results are never published"
+        if self.traces is None and not rules.generated:
+            yield f"sessions are generated, and {rules.id} replays recorded ones"
+        if rules.traces is not None and self.pool != rules.traces:
+            yield f"traces: {self.pool}, not the {rules.traces} of {rules.id}"
 
     def warmup(self, seed: int) -> Iterator[Session]:
         """One turn each of the least, the greatest and the quartile prompt lengths."""
@@ -91,82 +145,15 @@ class AgentX:
     def _chosen(self) -> Sequence[Trace]:
         if self.traces is None:
             return synthesize(self.generated, self.trace_seed, self.context_limit)[: self.first]
-        traces = read(self.traces)
-        if self.context_limit is not None:
-            traces = tuple(trace for trace in traces if trace.peak <= self.context_limit)
+        traces = self._fitting()
         if not traces:
             raise InputError(
                 f"{self.traces}: no trace fits context_limit {self.context_limit}: raise it"
             )
         return traces[: self.first]
 
-
-def session(trace: Trace, base_seed: int, max_delay: float | None = None) -> Session:
-    """The session of a trace, its block contents made from `base_seed`.
-
-    A sub-agent spawns when the main turn before it has ended, and is joined by the first later
-    main turn that was recorded after its end; without one it runs in the background, and without a
-    main turn before it, it is dropped.
-    """
-    block_seed = cache(lambda number: seed_of(base_seed, trace.id, number))
-    limit = inf if max_delay is None else max_delay
-    began = trace.calls[0].start
-    spawned: defaultdict[int, list[Turn]] = defaultdict(list)
-    joined: defaultdict[int, list[Key]] = defaultdict(list)
-    for agent in trace.agents:
-        if not agent.place:
-            continue
-        stream = f"{trace.id}::sa:{agent.id}"
-        spawn = agent.place - 1
-        sent = prompts(stream, agent.calls, agent.preamble, block_seed)
-        origin = (Key(trace.id, spawn), trace.calls[spawn].end)
-        spawned[spawn] += _turns(stream, agent.calls, sent, limit, origin, depth=1)
-        join = _join(trace.calls, agent)
-        if join is not None:
-            joined[join].append(Key(stream, len(agent.calls) - 1))
-    sent = prompts(trace.id, trace.calls, trace.preamble, block_seed)
-    turns: list[Turn] = []
-    for number, turn in enumerate(_turns(trace.id, trace.calls, sent, limit)):
-        turns += [replace(turn, after=tuple(joined[number])), *spawned[number]]
-    return Session(trace=trace.id, turns=tuple(_since(began, turn) for turn in turns))
-
-
-def _since(began: float, turn: Turn) -> Turn:
-    """The turn with its moment counted from the session's start."""
-    return turn if turn.recorded is None else replace(turn, recorded=turn.recorded - began)
-
-
-def _turns(
-    stream: str,
-    calls: Sequence[Call],
-    sent: Sequence[Prompt],
-    limit: float,
-    origin: tuple[Key, float] | None = None,
-    depth: int = 0,
-) -> list[Turn]:
-    """The turns of a stream that begins when `origin`, a turn and its recorded end, has ended."""
-    turns = []
-    for number, (call, prompt) in enumerate(zip(calls, sent, strict=True)):
-        previous, ended = origin or (None, call.start)
-        key = Key(stream, number)
-        turns.append(
-            Turn(
-                key=key,
-                prompt=prompt,
-                output=max(1, call.output),
-                previous=previous,
-                delay=min(limit, max(0.0, call.start - ended)),
-                recorded=call.start,
-                depth=depth,
-            )
-        )
-        origin = (key, call.end)
-    return turns
-
-
-def _join(calls: Sequence[Call], agent: Agent) -> int | None:
-    """The main turn that waits for the sub-agent, or None where it runs in the background."""
-    for number in range(agent.place, len(calls)):
-        if calls[number].start + EPSILON >= agent.end:
-            return number
-    return None
+    def _fitting(self) -> Sequence[Trace]:
+        """The recorded traces that keep to the limit."""
+        assert self.traces is not None
+        limit = inf if self.context_limit is None else self.context_limit
+        return tuple(trace for trace in read(self.traces) if trace.peak <= limit)

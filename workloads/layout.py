@@ -3,15 +3,13 @@
 The replies in a prompt are the recorded ones, so prompts are the same under every engine.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-import numpy as np
-
-from workloads.prompt import MARKER_TOKENS, Prompt, Role, Seeds, seed_of
+from workloads.prompt import Role
 from workloads.weka import BLOCK, Call, Ids
 
 
@@ -33,7 +31,7 @@ class Layout:
 
 def layouts(calls: Sequence[Call], preamble: int) -> list[Layout]:
     """The messages of every turn of a stream whose system prompt has `preamble` tokens."""
-    kept = [0, *(_common(before, call) for before, call in pairwise(calls))]
+    kept = [0, *(common(before, call) for before, call in pairwise(calls))]
     caps = _caps(calls, kept)
     system = min(ceil(preamble / BLOCK), calls[0].blocks)
     parts: list[Part] = [Part("system", system)] if system else []
@@ -53,52 +51,7 @@ def layouts(calls: Sequence[Call], preamble: int) -> list[Layout]:
     return turns
 
 
-def prompts(
-    stream: str, calls: Sequence[Call], preamble: int, block_seed: Callable[[int], int]
-) -> list[Prompt]:
-    """The prompts of a stream, each with a marker on top of the recorded input.
-
-    `block_seed` gives the content of a hash id. A prompt that the next one begins with is a view
-    of it, because a long session would otherwise hold each block once a turn.
-    """
-    plans = layouts(calls, preamble)
-    made: list[Prompt] = []
-    for turn in reversed(range(len(calls))):
-        call, plan = calls[turn], plans[turn]
-        if made and not call.tail and plans[turn + 1].kept == call.blocks:
-            seeds = made[-1].seeds[: call.blocks + 1]
-            tokens = made[-1].tokens[: call.blocks + 1]
-        else:
-            tail = seed_of(stream, f"turn_{turn}", "partial_tail")
-            seeds = _seeds(call, tail, block_seed)
-            tokens = np.full(len(seeds), BLOCK, dtype=np.int64)
-            tokens[0] = MARKER_TOKENS
-            if call.tail:
-                tokens[-1] = call.tail
-        made.append(Prompt(seeds=seeds, tokens=tokens, marker=0, messages=_messages(plan)))
-    return made[::-1]
-
-
-def _seeds(call: Call, tail: int, block_seed: Callable[[int], int]) -> Seeds:
-    ids = call.hash_ids[: call.blocks].tolist()
-    seeds = [0, *(block_seed(number) for number in ids)]
-    if call.tail:
-        seeds.append(tail)
-    return np.array(seeds, dtype=np.uint64)
-
-
-def _messages(plan: Layout) -> tuple[tuple[Role, int], ...]:
-    """Roles and numbers of segments, the marker first in the first message.
-
-    Behind a system message, as in the public rules, it would let a trace that is replayed a second
-    time, or by a second run, find its own system prompt in the cache.
-    """
-    messages = [(part.role, part.blocks + bool(part.tail)) for part in plan.parts]
-    role, segments = messages[0]
-    return ((role, segments + 1), *messages[1:])
-
-
-def _common(before: Call, call: Call) -> int:
+def common(before: Call, call: Call) -> int:
     """How many leading blocks both calls cover with equal hash ids."""
     most = min(before.blocks, call.blocks)
     return _prefix(before.hash_ids[:most], call.hash_ids[:most])

@@ -19,7 +19,8 @@ class Turn:
     """One request of a session.
 
     It is due `delay` seconds after the turn `previous` ended (after the session's start where that
-    is None) and is held until every turn of `after` has ended, whatever became of it.
+    is None; where it is `early`, after that turn was sent) and is held until every turn of `after`
+    has ended, whatever became of it.
     `recorded` is its start in seconds since the session's start, where it comes from a recording.
     A primer only fills the cache: it is a row, and never part of a result.
     """
@@ -28,6 +29,7 @@ class Turn:
     prompt: Prompt
     output: int
     previous: Key | None = None
+    early: bool = False
     delay: float = 0.0
     after: tuple[Key, ...] = ()
     recorded: float | None = None

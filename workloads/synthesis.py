@@ -1,247 +1,287 @@
 """Generated agent sessions, distributed like the published AgentX corpus."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from itertools import count, islice
-from math import ceil, exp, log, sqrt
-from statistics import NormalDist
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from math import ceil
 
 import numpy as np
 
+from workloads.corpus import PUBLISHED, Corpus
+from workloads.curve import GOLDEN, Curve, Floats, chances, dealt, ranked
 from workloads.prompt import seed_of
-from workloads.weka import BLOCK, Agent, Call, Ids, Trace, share
+from workloads.weka import BLOCK, Agent, Call, Ids, Trace
 
 LEAST_LIMIT = 4096
 """The smallest context limit, in tokens, that sessions can be scaled down to."""
 
 LEAST_TURNS = 4
 
-Pair = tuple[float, float]
-"""The median and the log-sigma of a lognormal distribution."""
+MODEL = "synthetic"
+"""What the model of every generated request is called."""
+
+PLASTIC = 1.2207440846057596
+"""The root of x**4 = x + 1: its inverse powers spread points evenly in three dimensions."""
+
+NO_IDS: Ids = np.zeros(0, dtype=np.int64)
+
+Step = tuple[int, int]
+"""How many blocks a turn keeps of the turn before, and how many it adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
-    """What sessions are drawn from: lengths in tokens, gaps in seconds, shares of one.
+class Shape:
+    """What a session is before its turns: their number, the tokens it starts and compacts at.
 
-    Fitted to the published counts of the cc-traces-weka-062126 corpus (393 sessions, of which 38 %
-    end at a limit of their own). `gaps` is a mixture of (share, median, log-sigma).
+    `agents` is how many turns each of its sub-agents has, and `width` how many spawn together.
     """
 
-    limit: float = 990_016
-    limited: float = 0.38
-    own_limit: Pair = (380_000, 0.45)
-    turns: Pair = (65, 1.27)
-    most_turns: float = 2200
-    fresh_start: Pair = (34_000, 0.45)
-    resumed_start: Pair = (140_000, 0.8)
-    resumed: float = 0.45
-    most_start: float = 900_000
-    added: Pair = (1700, 1.30)
-    compaction: float = 0.0015
-    kept: Pair = (30_000, 0.6)
-    summary: Pair = (15_000, 0.8)
-    edit: float = 0.012
-    edited_blocks: int = 8
-    output: Pair = (616, 1.29)
-    most_output: float = 65_536
-    with_agents: float = 0.445
-    agents: Pair = (4, 1.33)
-    agents_a_spawn: float = 3
-    agent_turns: Pair = (16, 0.94)
-    agent_start: Pair = (22_000, 0.4)
-    agent_added: Pair = (1150, 1.2)
-    agent_limit: float = 420_000
-    gaps: tuple[tuple[float, float, float], ...] = (
-        (0.766, 2.69, 1.49),
-        (0.205, 88.6, 0.98),
-        (0.029, 1475, 2.06),
-    )
-    prefill_rate: float = 8000
-    decode_rate: float = 60
+    turns: int
+    start: float
+    ceiling: float
+    agents: tuple[int, ...]
+    width: int
 
-    def scaled(self, limit: int) -> "Corpus":
-        """The same shapes below another limit, for a smaller model or a quick demo.
 
-        Contexts shrink with the limit; turns, and what each adds, with its square root.
-        """
-        whole = min(1.0, limit / self.limit)
-        root = sqrt(whole)
-        return replace(
-            self,
-            limit=self.limit * whole,
-            own_limit=_times(self.own_limit, whole),
-            turns=_times(self.turns, root),
-            most_turns=self.most_turns * root,
-            fresh_start=_times(self.fresh_start, whole),
-            resumed_start=_times(self.resumed_start, whole),
-            most_start=self.most_start * whole,
-            added=_times(self.added, root),
-            kept=_times(self.kept, whole),
-            summary=_times(self.summary, whole),
-            output=_times(self.output, root),
-            most_output=self.most_output * whole,
-            agents=_times(self.agents, root),
-            agent_turns=_times(self.agent_turns, root),
-            agent_start=_times(self.agent_start, whole),
-            agent_added=_times(self.agent_added, root),
-            agent_limit=self.agent_limit * whole,
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """What a stream's turns are dealt: tokens added and answered, the gap before, and a chance."""
+
+    added: Floats
+    output: Floats
+    gap: Floats
+    chance: Floats
 
 
 @lru_cache(maxsize=4)
 def synthesize(sessions: int, seed: int, context_limit: int | None = None) -> tuple[Trace, ...]:
+    """All that `generate` makes, kept for the next time."""
+    return tuple(generate(sessions, seed, context_limit))
+
+
+def generate(sessions: int, seed: int, context_limit: int | None = None) -> Iterator[Trace]:
     """That many sessions, in which no call needs more than `context_limit` tokens.
 
-    Turns, first contexts and the presence of sub-agents are drawn by strata, so that few sessions
-    have the quantiles of many.
+    What is drawn is dealt from the strata of its distribution, so that few sessions have the
+    quantiles and means of many.
     """
-    corpus = Corpus() if context_limit is None else Corpus().scaled(context_limit)
+    corpus = PUBLISHED if context_limit is None else PUBLISHED.scaled(context_limit)
     random = np.random.default_rng(seed_of(seed, "synthetic"))
-    ranks = [(random.permutation(sessions) + random.random(sessions)) / sessions for _ in range(3)]
-    return tuple(
-        _trace(f"synthetic-{number:04}", seed_of(seed, "synthetic", number), corpus, *rank)
-        for number, rank in enumerate(zip(*ranks, strict=True))
+    shapes = _shapes(random, corpus, sessions)
+    turns = [shape.turns for shape in shapes]
+    mains = _streams(random, turns, corpus.added, corpus.output, corpus.gap)
+    sizes = [size for shape in shapes for size in shape.agents]
+    starts = dealt(random, corpus.agent_start, [1] * len(sizes))
+    inner = _streams(random, sizes, corpus.agent_added, corpus.agent_output, corpus.agent_gap)
+    agents = zip((start.item() for start in starts), inner, strict=True)
+    for number, (shape, main) in enumerate(zip(shapes, mains, strict=True)):
+        spawned = list(islice(agents, len(shape.agents)))
+        yield _trace(random, corpus, f"synthetic-{number:04}", shape, main, spawned)
+
+
+def _shapes(random: np.random.Generator, corpus: Corpus, sessions: int) -> list[Shape]:
+    """The sessions' shapes, mixed so that every few of them in a row stand for all."""
+    length = ranked(random.random() + np.arange(sessions) * GOLDEN)
+    # By length, so that the few long sessions, which have most of the turns, are mixed as well.
+    start, limit, agents = (
+        ranked(random.random() + length * PLASTIC**-power) for power in (1, 2, 3)
     )
+    turns = np.rint(corpus.turns.strata(sessions)).clip(LEAST_TURNS)[length]
+    starts = _starts(corpus, sessions)[start]
+    ceilings = _ceilings(corpus, sessions)[limit]
+    sizes = dealt(random, corpus.agent_turns, _agents(corpus, sessions)[agents].tolist())
+    widths = dealt(random, corpus.agents_a_spawn, [1] * sessions)
+    return [
+        Shape(
+            turns=int(turns[place]),
+            start=min(float(starts[place]), float(ceilings[place])),
+            ceiling=float(ceilings[place]),
+            agents=tuple(max(1, round(size)) for size in sizes[place].tolist()),
+            width=round(widths[place].item()),
+        )
+        for place in range(sessions)
+    ]
+
+
+def _starts(corpus: Corpus, sessions: int) -> Floats:
+    """The tokens of the first contexts, the resumed sessions' first."""
+    resumed = round(sessions * corpus.resumed)
+    return np.concatenate(
+        [corpus.resumed_start.strata(resumed), corpus.fresh_start.strata(sessions - resumed)]
+    )
+
+
+def _ceilings(corpus: Corpus, sessions: int) -> Floats:
+    """The tokens at which sessions compact, so that the longest answer and a marker still fit."""
+    ceiling = corpus.limit - corpus.most_output - BLOCK
+    limited = round(sessions * corpus.limited)
+    own = np.minimum(corpus.own_limit.strata(limited), ceiling)
+    return np.concatenate([own, np.full(sessions - limited, ceiling)])
+
+
+def _agents(corpus: Corpus, sessions: int) -> Ids:
+    """How many sub-agents sessions have: some, then none."""
+    having = round(sessions * corpus.with_agents)
+    agents = np.zeros(sessions, dtype=np.int64)
+    agents[:having] = np.rint(corpus.agents.strata(having)).clip(1)
+    return agents
+
+
+def _streams(
+    random: np.random.Generator, turns: Sequence[int], added: Curve, output: Curve, gap: Curve
+) -> list[Stream]:
+    columns = [dealt(random, curve, turns) for curve in (added, output, gap)]
+    return [
+        Stream(added=of_one[0], output=of_one[1], gap=of_one[2], chance=of_one[3])
+        for of_one in zip(*columns, chances(random, turns), strict=True)
+    ]
 
 
 def _trace(
-    name: str, seed: int, corpus: Corpus, length: float, start: float, alone: float
+    random: np.random.Generator,
+    corpus: Corpus,
+    name: str,
+    shape: Shape,
+    main: Stream,
+    spawned: Sequence[tuple[float, Stream]],
 ) -> Trace:
-    random = np.random.default_rng(seed)
-    ids = count()
-    turns = int(
-        np.clip(_at(corpus.turns, length), LEAST_TURNS, max(LEAST_TURNS, corpus.most_turns))
-    )
-    spawns = _spawns(random, corpus, turns) if alone < corpus.with_agents else Counter()
-    step = partial(_main_step, random, corpus, _ceiling(random, corpus))
+    steps = _main_steps(random, corpus, shape, main)
+    contexts, unused = _contexts(steps, NO_IDS, 0)
+    # Sub-agents of a session begin with the same tools and instructions.
+    base = np.arange(unused, unused + _blocks(corpus.agent_base))
+    unused += len(base)
+    spawns = _spawns(random, shape)
+    left = iter(spawned)
     calls: list[Call] = []
     agents: list[Agent] = []
     moment = 0.0
-    for kept, context in _contexts(ids, turns, _start(corpus, start), step):
-        calls.append(_call(random, corpus, moment, kept, context))
-        ended = calls[-1].end
-        for _ in range(spawns[len(calls)]):
-            agent = _agent(random, corpus, ids, f"{len(agents):03}", len(calls), calls[-1].end)
-            ended = max(ended, agent.end)
-            agents.append(agent)
-        moment = ended + _gap(random, corpus)
+    for step, context, output, gap, spawning in zip(
+        steps, contexts, main.output, [*main.gap[1:], 0.0], spawns, strict=True
+    ):
+        calls.append(_call(corpus, moment, step, context, output))
+        moment = calls[-1].end + gap
+        for tokens, stream in islice(left, spawning):
+            their_steps = _agent_steps(corpus, len(base), tokens, stream)
+            theirs, unused = _contexts(their_steps, base, unused)
+            inner = _agent_calls(corpus, calls[-1].end, their_steps, theirs, stream)
+            agents.append(_agent(len(agents), len(calls), inner))
+            moment = max(moment, agents[-1].end)
     return Trace(id=name, preamble=0, calls=tuple(calls), agents=tuple(agents))
 
 
-def _agent(
-    random: np.random.Generator,
-    corpus: Corpus,
-    ids: Iterator[int],
-    name: str,
-    place: int,
-    start: float,
-) -> Agent:
-    turns = max(1, round(_draw(random, corpus.agent_turns)))
-    tokens = min(_draw(random, corpus.agent_start), corpus.agent_limit / 2)
-    step = partial(_agent_step, random, corpus)
-    calls: list[Call] = []
-    for kept, context in _contexts(ids, turns, tokens, step):
-        calls.append(_call(random, corpus, start, kept, context))
-        # Nobody types into a sub-agent, so its gaps are of the shortest kind.
-        start = calls[-1].end + _draw(random, corpus.gaps[0][1:])
-    return Agent(id=name, place=place, end=calls[-1].end, preamble=0, calls=tuple(calls))
+def _main_steps(
+    random: np.random.Generator, corpus: Corpus, shape: Shape, main: Stream
+) -> list[Step]:
+    """A main stream's turns: most add a few blocks; some compact, rewrite or edit the context."""
+    most = _blocks(shape.ceiling / 2)
+    steps = [(0, _blocks(shape.start))]
+    for tokens, chance in zip(main.added[1:], main.chance[1:], strict=True):
+        blocks, new = sum(steps[-1]), _blocks(tokens)
+        if (blocks + new) * BLOCK > shape.ceiling or chance < corpus.compaction:
+            keep = min(blocks, most, _blocks(_draw(random, corpus.kept)))
+            steps.append((keep, min(most, _blocks(_draw(random, corpus.summary)))))
+        else:
+            keep = _kept(random, corpus, blocks, chance - corpus.compaction)
+            steps.append((keep, blocks - keep + new))
+    return steps
 
 
-def _contexts(
-    ids: Iterator[int], turns: int, start: float, step: Callable[[int], tuple[int, int]]
-) -> list[tuple[int, Ids]]:
-    """The hash ids of each turn, and how many of them the turn before had too.
+def _kept(random: np.random.Generator, corpus: Corpus, blocks: int, chance: float) -> int:
+    """How many of its blocks a context keeps that only grows: all, unless some are sent anew."""
+    if chance < corpus.rewrite:
+        return min(blocks, _blocks(_draw(random, corpus.kept)))
+    edited = chance < corpus.rewrite + corpus.edit
+    return max(1, blocks - corpus.edited_blocks) if edited else blocks
 
-    Ids are new on first use, and whatever follows a changed block is new as well.
+
+def _agent_steps(corpus: Corpus, base: int, tokens: float, stream: Stream) -> list[Step]:
+    """A sub-agent's turns, the first of which keeps the blocks of all: most add a few blocks."""
+    blocks = _blocks(min(tokens, corpus.agent_limit / 2))
+    shared = min(base, blocks - 1)
+    steps = [(shared, blocks - shared)]
+    for added in stream.added[1:]:
+        blocks, new = sum(steps[-1]), _blocks(added)
+        if (blocks + new) * BLOCK > corpus.agent_limit:
+            steps.append((max(1, blocks // 4), min(new, _blocks(corpus.agent_limit / 2))))
+        else:
+            steps.append((blocks, new))
+    return steps
+
+
+def _contexts(steps: Sequence[Step], head: Ids, unused: int) -> tuple[list[Ids], int]:
+    """The hash ids of each turn, and the first id that none of them has.
+
+    The first turn keeps of `head`. Ids are new on first use, and whatever follows a changed block
+    is new as well. Turns that only add are views of one array.
     """
-    kept, contexts = [0], [_take(ids, _blocks(start))]
-    for _ in range(turns - 1):
-        keep, new = step(len(contexts[-1]))
-        kept.append(keep)
-        contexts.append(np.concatenate([contexts[-1][:keep], _take(ids, new)]))
-    return list(zip(kept, share(contexts), strict=True))
+    contexts: list[Ids] = []
+    start = 0
+    while start < len(steps):
+        end = start + 1
+        while end < len(steps) and steps[end][0] == sum(steps[end - 1]):
+            end += 1
+        sizes = [sum(step) for step in steps[start:end]]
+        kept = steps[start][0]
+        fresh = np.arange(unused, unused + sizes[-1] - kept)
+        head = np.concatenate([head[:kept], fresh])
+        unused += len(fresh)
+        contexts += [head[:size] for size in sizes]
+        start = end
+    return contexts, unused
 
 
-def _main_step(
-    random: np.random.Generator, corpus: Corpus, ceiling: float, blocks: int
-) -> tuple[int, int]:
-    """How many blocks a main turn keeps and adds: all and a few, or a compaction, or an edit."""
-    new = _blocks(_draw(random, corpus.added))
-    most = _blocks(ceiling / 2)
-    if (blocks + new) * BLOCK > ceiling or random.random() < corpus.compaction:
-        keep = min(blocks, most, _blocks(_draw(random, corpus.kept)))
-        return keep, min(most, _blocks(_draw(random, corpus.summary)))
-    edited = min(blocks - 1, corpus.edited_blocks) if random.random() < corpus.edit else 0
-    return blocks - edited, edited + new
+def _agent_calls(
+    corpus: Corpus, start: float, steps: Sequence[Step], contexts: Sequence[Ids], stream: Stream
+) -> tuple[Call, ...]:
+    calls: list[Call] = []
+    for step, context, output, gap in zip(
+        steps, contexts, stream.output, [0.0, *stream.gap[1:]], strict=True
+    ):
+        began = calls[-1].end if calls else start
+        calls.append(_call(corpus, began + gap, step, context, output))
+    return tuple(calls)
 
 
-def _agent_step(random: np.random.Generator, corpus: Corpus, blocks: int) -> tuple[int, int]:
-    """How many blocks a sub-agent's turn keeps and adds: all and a few, or a quarter of them."""
-    new = _blocks(_draw(random, corpus.agent_added))
-    if (blocks + new) * BLOCK > corpus.agent_limit:
-        return max(1, blocks // 4), min(new, _blocks(corpus.agent_limit / 2))
-    return blocks, new
-
-
-def _call(
-    random: np.random.Generator, corpus: Corpus, start: float, kept: int, context: Ids
-) -> Call:
-    output = int(np.clip(_draw(random, corpus.output), 1, corpus.most_output))
-    fresh = (len(context) - kept) * BLOCK
-    return Call(
-        start=start,
-        duration=fresh / corpus.prefill_rate + output / corpus.decode_rate,
-        input=len(context) * BLOCK,
-        output=output,
-        hash_ids=context,
+def _agent(number: int, place: int, calls: tuple[Call, ...]) -> Agent:
+    # The format counts how long a sub-agent took in milliseconds.
+    took = ceil((calls[-1].end - calls[0].start) * 1000)
+    return Agent(
+        id=f"agent_{number:03}",
+        place=place,
+        end=calls[0].start + took / 1000,
+        preamble=0,
+        calls=calls,
     )
 
 
-def _spawns(random: np.random.Generator, corpus: Corpus, turns: int) -> Counter[int]:
-    """How many sub-agents spawn after each number of main turns; never after the last."""
-    agents = max(1, round(_draw(random, corpus.agents)))
-    places = random.integers(1, turns, size=ceil(agents / corpus.agents_a_spawn))
-    return Counter(np.resize(places, agents).tolist())
+def _call(corpus: Corpus, start: float, step: Step, context: Ids, output: float) -> Call:
+    answer = max(1, int(min(output, corpus.most_output)))
+    first = round(corpus.latency + step[1] * BLOCK / corpus.prefill_rate, 3)
+    return Call(
+        start=round(float(start), 3),
+        duration=round(first + answer / corpus.decode_rate, 3),
+        input=len(context) * BLOCK,
+        output=answer,
+        hash_ids=context,
+        model=MODEL,
+        first=first,
+    )
 
 
-def _start(corpus: Corpus, rank: float) -> float:
-    if rank < corpus.resumed:
-        tokens = _at(corpus.resumed_start, rank / corpus.resumed)
-    else:
-        tokens = _at(corpus.fresh_start, (rank - corpus.resumed) / (1 - corpus.resumed))
-    return min(tokens, corpus.most_start)
+def _spawns(random: np.random.Generator, shape: Shape) -> list[int]:
+    """How many sub-agents spawn after each main turn, so many at once; never after the last."""
+    spawns = np.zeros(shape.turns, dtype=np.int64)
+    bursts = np.arange(len(shape.agents)) // shape.width
+    places = np.resize(random.permutation(shape.turns - 1), len(shape.agents))
+    np.add.at(spawns, places[bursts], 1)
+    counts: list[int] = spawns.tolist()
+    return counts
 
 
-def _ceiling(random: np.random.Generator, corpus: Corpus) -> float:
-    """The tokens at which a session compacts, so that the longest answer and a marker still fit."""
-    ceiling = corpus.limit - corpus.most_output - BLOCK
-    own = _draw(random, corpus.own_limit)
-    return min(own, ceiling) if random.random() < corpus.limited else ceiling
-
-
-def _gap(random: np.random.Generator, corpus: Corpus) -> float:
-    shares = [share for share, _, _ in corpus.gaps]
-    return _draw(random, corpus.gaps[random.choice(len(shares), p=shares)][1:])
-
-
-def _draw(random: np.random.Generator, pair: Pair) -> float:
-    return float(random.lognormal(log(pair[0]), pair[1]))
-
-
-def _at(pair: Pair, rank: float) -> float:
-    return pair[0] * exp(pair[1] * NormalDist().inv_cdf(max(rank, 1e-9)))
-
-
-def _times(pair: Pair, factor: float) -> Pair:
-    return (pair[0] * factor, pair[1])
+def _draw(random: np.random.Generator, curve: Curve) -> float:
+    return float(curve.at(random.random(1))[0])
 
 
 def _blocks(tokens: float) -> int:
     return max(1, int(tokens) // BLOCK)
-
-
-def _take(ids: Iterator[int], blocks: int) -> Ids:
-    return np.fromiter(islice(ids, blocks), dtype=np.int64, count=blocks)

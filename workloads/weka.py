@@ -1,20 +1,18 @@
 """Recorded agent sessions in the weka format, read leniently."""
 
-import gzip
-import hashlib
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from results.errors import InputError
+from workloads.entry import Entry, Problem, Tell, refuse, shown
+from workloads.recording import Stamps, digest, exact, records, stamps, value
 
 BLOCK = 64
 """Tokens in a hashed block; the format knows no other size."""
@@ -23,20 +21,31 @@ EPSILON = 1e-6
 """Seconds by which recorded moments may miss one another."""
 
 PREAMBLE = ("tool_tokens", "system_tokens")
-LONGEST_SHOWN = 60
 
-MOST = 1_000_000_000
-"""A length or a moment beyond this is a mistake."""
+TRACE = frozenset(("id", "models", "block_size", "hash_id_scope", "requests", "totals", *PREAMBLE))
+REQUEST = frozenset(
+    (
+        *("t", "type", "model", "in", "out", "hash_ids", "input_types", "output_types", "stop"),
+        *("api_time", "think_time", "ttft"),
+    )
+)
+AGENT = frozenset(
+    (
+        *("t", "type", "agent_id", "subagent_type", "duration_ms", "total_tokens"),
+        *("tool_use_count", "status", "requests", "models", *PREAMBLE),
+    )
+)
+"""The fields of a trace, of a request and of a sub-agent."""
 
 Ids = NDArray[np.int64]
-Stamps = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Call:
     """One recorded request: `start` and `duration` in seconds, lengths in tokens.
 
-    Equal hash ids of one trace are equal blocks at equal places.
+    Equal hash ids of one trace are equal blocks at equal places. `first` is the recorded TTFT of a
+    streamed answer, None for one that came whole; `aside` holds fields that the format lacks.
     """
 
     start: float
@@ -44,6 +53,9 @@ class Call:
     input: int
     output: int
     hash_ids: Ids
+    model: str = ""
+    first: float | None = None
+    aside: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def end(self) -> float:
@@ -63,13 +75,18 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Agent:
-    """A sub-agent: its calls, how many main calls stand before it, and when it had ended."""
+    """A sub-agent: its calls, how many main calls stand before it, and when it had ended.
+
+    `start` is when it was spawned, None where only its calls tell.
+    """
 
     id: str
     place: int
     end: float
     preamble: int
     calls: tuple[Call, ...]
+    start: float | None = None
+    aside: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,6 +97,7 @@ class Trace:
     preamble: int
     calls: tuple[Call, ...]
     agents: tuple[Agent, ...]
+    aside: Mapping[str, Any] = field(default_factory=dict)
 
     def all_calls(self) -> Iterator[Call]:
         """The calls of the main stream, then those of each sub-agent."""
@@ -99,236 +117,217 @@ def read(path: str) -> tuple[Trace, ...]:
     A file that has not changed is parsed once. Raises InputError, naming file, line or request and
     field, for whatever cannot be read.
     """
-    return _parsed(_stamps(path))
+    return _parsed(stamps(path))
+
+
+def stream(path: str) -> Iterator[Trace]:
+    """The same traces one at a time, for those who look at each once."""
+    return _traces(stamps(path))
 
 
 def corpus(path: str) -> str:
     """16 hex digits over the content of the files that `read` takes, whatever they are called."""
-    return _digest(_stamps(path))
+    return digest(stamps(path))
 
 
-def _stamps(path: str) -> Stamps:
-    """Each file with the moment of its last change."""
-    try:
-        return tuple((str(file), file.stat().st_mtime_ns) for file in _files(Path(path)))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-@lru_cache(maxsize=4)
-def _digest(stamps: Stamps) -> str:
-    digest = hashlib.sha256()
-    for file, _ in stamps:
-        digest.update(hashlib.sha256(Path(file).read_bytes()).digest())
-    return digest.hexdigest()[:16]
-
-
-def share(arrays: Sequence[Ids]) -> list[Ids]:
+def share(arrays: Iterable[Ids]) -> list[Ids]:
     """Equal arrays, each a view of the next one where that one begins with it."""
-    shared = list(arrays)
-    for place in reversed(range(len(shared) - 1)):
-        view = shared[place + 1][: len(shared[place])]
-        if np.array_equal(view, shared[place]):
-            shared[place] = view
-    return shared
-
-
-def _files(path: Path) -> list[Path]:
-    files = [path]
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if _format(file))
-    for file in files:
-        # Reading a pipe or a device might never end.
-        if file.exists() and not file.is_file():
-            raise InputError(f"{file}: is not a file: take it out, or name the traces themselves")
-    if not files:
-        raise InputError(f"{path}: has no .json or .jsonl file (.gz is fine too)")
-    return files
-
-
-def _format(path: Path) -> str | None:
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    return suffix if suffix in {".json", ".jsonl"} else None
+    shared: list[Ids] = []
+    sizes: list[int] = []
+    latest: Ids = np.zeros(0, dtype=np.int64)
+    for array in arrays:
+        if not np.array_equal(array[: len(latest)], latest):
+            shared += [latest[:size] for size in sizes]
+            sizes = []
+        latest = array
+        sizes.append(len(array))
+    return shared + [latest[:size] for size in sizes]
 
 
 @lru_cache(maxsize=4)
-def _parsed(stamps: Stamps) -> tuple[Trace, ...]:
+def _parsed(files: Stamps) -> tuple[Trace, ...]:
+    return tuple(_traces(files))
+
+
+def _traces(files: Stamps) -> Iterator[Trace]:
     places: dict[str, str] = {}
-    traces = []
-    for file, _ in stamps:
-        for place, record in _records(Path(file)):
-            trace = _trace(record, place)
-            if trace.id in places:
-                raise InputError(
-                    f'{place}: id: "{trace.id}" is also in {places[trace.id]}; give each its own'
-                )
-            places[trace.id] = place
-            traces.append(trace)
-    if not traces:
-        raise InputError(f"{stamps[0][0]}: holds no trace")
-    return tuple(traces)
+    for file, _ in files:
+        for place, text in records(Path(file)):
+            trace = parse(text, place, places, refuse)
+            if trace is not None:
+                yield trace
+    if not places:
+        raise InputError(f"{files[0][0]}: holds no trace")
 
 
-def _records(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each JSON value of a file, with its place in words."""
-    form = _format(path)
-    if form is None:
-        raise InputError(f"{path}: expected a .json or .jsonl file (.gz is fine too) or a folder")
+def parse(text: bytes, place: str, places: dict[str, str], tell: Tell) -> Trace | None:
+    """The trace that one JSON value records; `tell` hears of whatever is wrong with it.
+
+    `places` says where each id was read, and learns this one's. None where nothing can be
+    replayed. Raises InputError where the text is not one JSON value.
+    """
+    told: list[Problem] = []
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            if form == ".json":
-                yield str(path), _json(file.read(), str(path))
-                return
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    place = f"{path}: line {number}"
-                    yield place, _json(line, place)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+        trace = _trace(value(text, place), place, told.append, exact_numbers=False)
+    except OverflowError:
+        told.clear()
+        trace = _trace(exact(text, place), place, told.append, exact_numbers=True)
+    for problem in told:
+        tell(problem)
+    if trace is None:
+        return None
+    if trace.id in places:
+        wrong = f'"{trace.id}" is also in {places[trace.id]}; give each its own'
+        tell(Problem(place=place, field="id", wrong=wrong, fatal=True))
+    places[trace.id] = place
+    return trace
 
 
-def _json(text: bytes, place: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{place}: is not one JSON value: {error}") from error
-
-
-def _trace(record: Any, place: str) -> Trace:
-    entries = _entries(record, place)
-    if record.get("block_size", BLOCK) != BLOCK:
-        raise _refusal(record, "block_size", place, f"{BLOCK}, the only size there is")
-    if record.get("hash_id_scope", "local") != "local":
-        raise _refusal(record, "hash_id_scope", place, '"local"')
-    calls: list[tuple[str, dict[str, Any]]] = []
-    agents: dict[str, Agent] = {}
-    for where, entry in entries:
-        if entry.get("type") != "subagent":
-            calls.append((where, entry))
-        elif entry.get("requests") != []:
-            agent = _agent(entry, where, len(calls))
-            if agent.id in agents:
-                raise _refusal(entry, "agent_id", where, "a name that no other sub-agent has")
-            agents[agent.id] = agent
-    if not calls:
-        raise InputError(f"{place}: requests: expected at least one outside sub-agents, got none")
-    preamble = _preamble(record, place)
-    return Trace(
-        id=_text(record, "id", place),
-        preamble=preamble,
-        calls=_calls(calls, preamble),
-        agents=tuple(agents.values()),
-    )
-
-
-def _agent(entry: dict[str, Any], place: str, before: int) -> Agent:
-    start = _seconds(entry, "t", place)
-    preamble = _preamble(entry, place)
-    calls = _calls(_entries(entry, place, separator="."), preamble, start)
-    end = max(call.end for call in calls)
-    if entry.get("duration_ms") is not None:
-        end = start + _seconds(entry, "duration_ms", place) / 1000
-    return Agent(
-        id=_text(entry, "agent_id", place), place=before, end=end, preamble=preamble, calls=calls
-    )
-
-
-def _calls(
-    entries: list[tuple[str, dict[str, Any]]], preamble: int, origin: float = 0.0
-) -> tuple[Call, ...]:
-    ids = share([_ids(entry, place) for place, entry in entries])
-    system = ceil(preamble / BLOCK)
-    if len(ids[0]) < system:
-        raise InputError(
-            f"{entries[0][0]}.hash_ids: expected at least {system}, for {preamble} tool and system "
-            f"tokens, got {len(ids[0])}"
-        )
-    return tuple(
-        _call(entry, place, hashes, origin)
-        for (place, entry), hashes in zip(entries, ids, strict=True)
-    )
-
-
-def _call(entry: dict[str, Any], place: str, hash_ids: Ids, origin: float) -> Call:
-    if entry.get("type", "n") not in {"n", "s"}:
-        raise _refusal(entry, "type", place, '"n" or "s"')
-    start = _seconds(entry, "t", place)
-    # Older files count a sub-agent's times from its spawn.
-    if start + EPSILON < origin:
-        start += origin
-    return Call(
-        start=start,
-        duration=max(0.0, _seconds(entry, "api_time", place, absent=0.0)),
-        input=_whole(entry, "in", place, least=1),
-        output=_whole(entry, "out", place, least=0),
-        hash_ids=hash_ids,
-    )
-
-
-def _entries(record: Any, place: str, separator: str = ": ") -> list[tuple[str, dict[str, Any]]]:
-    """The requests of a trace or sub-agent, each with its place in words."""
+def _trace(record: Any, place: str, tell: Tell, *, exact_numbers: bool) -> Trace | None:
     if not isinstance(record, dict):
-        raise InputError(f"{place}: expected an object with requests, got {_shown(record)}")
-    requests = record.get("requests")
+        wrong = f"expected an object with requests, got {shown(record)}"
+        tell(Problem(place=place, field="", wrong=wrong, fatal=True))
+        return None
+    entry = Entry(values=record, place=place, tell=tell, exact=exact_numbers)
+    if record.get("block_size", BLOCK) != BLOCK:
+        entry.wrong("block_size", f"{BLOCK}, the only size there is")
+    if record.get("hash_id_scope", "local") != "local":
+        entry.wrong("hash_id_scope", '"local"')
+    main: list[Entry] = []
+    agents: dict[str, Agent] = {}
+    for request in _requests(entry, ": "):
+        if request.values.get("type") != "subagent":
+            main.append(request)
+        elif request.values.get("requests") != []:
+            agent = _agent(request, len(main))
+            if agent.id in agents:
+                request.wrong("agent_id", "a name that no other sub-agent has")
+            agents[agent.id] = agent
+    if not main:
+        wrong = "expected at least one outside sub-agents, got none"
+        tell(Problem(place=place, field="requests", wrong=wrong, fatal=True))
+        return None
+    preamble = _preamble(entry)
+    return _narrow(
+        Trace(
+            id=entry.text("id"),
+            preamble=preamble,
+            calls=_calls(main, preamble),
+            agents=tuple(agents.values()),
+            aside=entry.aside(TRACE),
+        )
+    )
+
+
+def _agent(entry: Entry, before: int) -> Agent:
+    if not before:
+        entry.note("t", "stands before any main request: nothing spawns it, so it is not replayed")
+    start = entry.seconds("t")
+    preamble = _preamble(entry)
+    calls = _calls(_requests(entry, "."), preamble, start)
+    end = max((call.end for call in calls), default=start)
+    if entry.values.get("duration_ms") is not None:
+        end = start + entry.seconds("duration_ms") / 1000
+    return Agent(
+        id=entry.text("agent_id"),
+        place=before,
+        end=end,
+        preamble=preamble,
+        calls=calls,
+        start=start,
+        aside=entry.aside(AGENT),
+    )
+
+
+def _requests(entry: Entry, separator: str) -> list[Entry]:
+    """The requests of a trace or sub-agent, those that are objects."""
+    requests = entry.values.get("requests")
     if not isinstance(requests, list) or not requests:
-        raise _refusal(record, "requests", place, "a list of at least one request")
-    placed = [(f"{place}{separator}requests[{n}]", entry) for n, entry in enumerate(requests)]
-    for where, entry in placed:
-        if not isinstance(entry, dict):
-            raise InputError(f"{where}: expected an object, got {_shown(entry)}")
-    return placed
+        entry.wrong("requests", "a list of at least one request")
+        return []
+    found = []
+    for number, values in enumerate(requests):
+        place = f"{entry.place}{separator}requests[{number}]"
+        if isinstance(values, dict):
+            found.append(replace(entry, values=values, place=place))
+        else:
+            wrong = f"expected an object, got {shown(values)}"
+            entry.tell(Problem(place=place, field="", wrong=wrong, fatal=True))
+    return found
 
 
-def _ids(entry: dict[str, Any], place: str) -> Ids:
-    value = entry.get("hash_ids")
-    try:
-        ids = np.array(value if isinstance(value, list) else None)
-    except ValueError:
-        ids = np.array(None)
-    if ids.shape == (0,):
-        return np.zeros(0, dtype=np.int64)
-    if ids.ndim != 1 or ids.dtype != np.int64:
-        raise _refusal(entry, "hash_ids", place, "a list of whole numbers")
-    return ids
+def _calls(entries: list[Entry], preamble: int, origin: float = 0.0) -> tuple[Call, ...]:
+    ids = share(entry.ids("hash_ids") for entry in entries)
+    system = ceil(preamble / BLOCK)
+    if entries and len(ids[0]) < system:
+        wrong = (
+            f"expected at least {system}, for {preamble} tool and system tokens, got {len(ids[0])}"
+        )
+        place = entries[0].place
+        entries[0].tell(Problem(place=place, field="hash_ids", wrong=wrong, fatal=True))
+    calls = []
+    latest = -inf
+    for entry, hashes in zip(entries, ids, strict=True):
+        calls.append(_call(entry, hashes, origin))
+        if calls[-1].start < latest:
+            entry.note("t", "is earlier than that of the request before: it follows at once")
+        latest = calls[-1].start
+    return tuple(calls)
 
 
-def _preamble(record: dict[str, Any], place: str) -> int:
-    return sum(_whole(record, name, place, least=0, absent=0) for name in PREAMBLE)
+def _call(entry: Entry, hash_ids: Ids, origin: float) -> Call:
+    if entry.values.get("type", "n") not in ("n", "s"):
+        entry.wrong("type", '"n" or "s"')
+    start = entry.seconds("t")
+    if start + EPSILON < origin:
+        entry.note("t", "counts from the sub-agent's start, as in older files: that is added")
+        start += origin
+    took = entry.seconds("api_time", absent=0.0)
+    if entry.values.get("api_time") is None or took < 0:
+        entry.note("api_time", "is absent or negative, and counts as 0: the next delay is too long")
+    model = entry.values.get("model")
+    call = Call(
+        start=start,
+        duration=max(0.0, took),
+        input=entry.whole("in", least=1),
+        output=entry.whole("out", least=0),
+        hash_ids=hash_ids,
+        model=model if isinstance(model, str) else "",
+        first=_first(entry),
+        aside=entry.aside(REQUEST),
+    )
+    if call.tail >= BLOCK:
+        entry.note("hash_ids", "cover less than the whole blocks of `in`: the rest is new tokens")
+    elif len(hash_ids) > call.blocks:
+        entry.note("hash_ids", "cover more than the whole blocks of `in`: the rest is dropped")
+    return call
 
 
-def _text(record: dict[str, Any], name: str, place: str) -> str:
-    value = record.get(name)
-    if not isinstance(value, str) or not value:
-        raise _refusal(record, name, place, "a text")
-    return value
+def _first(entry: Entry) -> float | None:
+    """The recorded TTFT, of a streamed answer that has one."""
+    if entry.values.get("type") != "s" or entry.values.get("ttft") is None:
+        return None
+    return entry.seconds("ttft")
 
 
-def _whole(
-    record: dict[str, Any], name: str, place: str, *, least: int, absent: int | None = None
-) -> int:
-    value = record.get(name)
-    value = absent if value is None else value
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
-        raise _refusal(record, name, place, f"a whole number from {least} to {MOST:,}")
-    return value
+def _preamble(entry: Entry) -> int:
+    return sum(entry.whole(name, least=0, absent=0) for name in PREAMBLE)
 
 
-def _seconds(
-    record: dict[str, Any], name: str, place: str, *, absent: float | None = None
-) -> float:
-    value = record.get(name)
-    value = absent if value is None else value
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= MOST:
-        raise _refusal(record, name, place, f"a number from {-MOST:,} to {MOST:,}")
-    return float(value)
+def _narrow(trace: Trace) -> Trace:
+    """The trace with its hash ids numbered by first appearance, where any is beyond 64 bits."""
+    if all(call.hash_ids.dtype == np.int64 for call in trace.all_calls()):
+        return trace
+    names: dict[int, int] = {}
 
+    def narrow(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+        ids = share(
+            np.array([names.setdefault(i, len(names)) for i in call.hash_ids.tolist()], np.int64)
+            for call in calls
+        )
+        return tuple(
+            replace(call, hash_ids=of_call) for call, of_call in zip(calls, ids, strict=True)
+        )
 
-def _refusal(record: dict[str, Any], name: str, place: str, wanted: str) -> InputError:
-    dot = "." if place.endswith("]") else ": "
-    got = _shown(record[name]) if name in record else "nothing"
-    return InputError(f"{place}{dot}{name}: expected {wanted}, got {got}")
-
-
-def _shown(value: Any) -> str:
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    agents = (replace(agent, calls=narrow(agent.calls)) for agent in trace.agents)
+    return replace(trace, calls=narrow(trace.calls), agents=tuple(agents))

@@ -132,7 +132,6 @@ class Vllm:
                 yield replace(
                     server,
                     observe=lambda: self._observed(server, command, info),
-                    metrics_url=f"http://{HOST}:{port}/metrics",
                     ended=lambda: ended(program, log),
                 )
         finally:

@@ -11,12 +11,12 @@ from typing import Any
 import aiohttp
 import orjson
 
-from harness.client import Reply, Request
+from harness.client import Page, Reply, Request
 from harness.wire.deadline import Deadline, Timeouts
 from harness.wire.dialect import Dialect, worded
 from harness.wire.frames import Contents, said
 from harness.wire.render import Renderer
-from harness.wire.tap import UNLIMITED, Body, Exchange, connector
+from harness.wire.tap import KEPT, UNLIMITED, Body, Exchange, connector
 from results.errors import InputError
 
 BATCH = 1 << 15
@@ -31,6 +31,15 @@ MOST = 1 << 20
 DEEPEST = 32
 """How many levels such an answer may have."""
 
+VARIETY = 16
+"""How many names of models, and how many fingerprints, are kept."""
+
+LARGEST = 1 << 24
+"""How many bytes of a page of counters are read."""
+
+PATIENCE = 5.0
+"""Seconds in which such a page must have come."""
+
 _FAULTS = (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError)
 
 
@@ -42,6 +51,7 @@ class Seen:
     usage: int = 0
     cached: int = 0
     exact: int = 0
+    models: set[str] = field(default_factory=set)
     fingerprints: set[str] = field(default_factory=set)
 
 
@@ -49,7 +59,8 @@ class HttpClient:
     """A client of one server, with as many connections as there are requests in flight.
 
     Is made inside the running loop and must be closed. `key` is sent as a bearer token and shown
-    nowhere. Nothing is sent twice, and proxies of the environment are not used.
+    nowhere. Nothing is sent twice, and proxies of the environment are not used. Questions about the
+    server have connections of their own, so that no request has to wait for one.
     """
 
     def __init__(
@@ -73,23 +84,19 @@ class HttpClient:
         forms = (key, orjson.dumps(key).decode()[1:-1]) if key else ()
         self._secret = re.compile("|".join(map(re.escape, forms)) or "(?!)", re.IGNORECASE)
         self._bodies: dict[str, bytes] = {}
+        trust = _trust(ca_file)
         # Compressed frames would reach us in lumps.
-        shared = {"Accept": "text/event-stream", "Accept-Encoding": "identity", **(headers or {})}
+        shared = {"Accept-Encoding": "identity", **(headers or {})}
         if key:
             shared["Authorization"] = f"Bearer {key}"
-        self._session = aiohttp.ClientSession(
-            connector=connector(_trust(ca_file)),
-            timeout=aiohttp.ClientTimeout(total=None),
-            headers=shared,
-            read_bufsize=UNLIMITED,
-            trust_env=False,
-            proxy=proxy,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._session = _session(connector(trust), {"Accept": "text/event-stream", **shared}, proxy)
+        plain = aiohttp.TCPConnector(ssl=trust or True, keepalive_timeout=KEPT)
+        self._questions = _session(plain, shared, proxy)
 
     async def close(self) -> None:
         """Closes every connection."""
         await self._session.close()
+        await self._questions.close()
 
     async def prepare(self, request: Request) -> bytes:
         """The request's body, made ahead of time and kept until the request is sent."""
@@ -136,24 +143,45 @@ class HttpClient:
 
         Of no use are also more than `most` bytes, more than 32 levels, and a redirect.
         """
-        limit = aiohttp.ClientTimeout(total=self._timeouts.connect)
-        body = b""
+        body = await self._told(path, self._timeouts.connect, most)
         try:
-            async with self._session.get(
+            return None if body is None else self._redacted(orjson.loads(body), DEEPEST)
+        except ValueError:
+            return None
+
+    def page(self, path: str) -> Page:
+        """The page of text at a path, without the key; up to 16 MiB of it, and no redirect."""
+
+        async def read() -> str | None:
+            body = await self._told(path, PATIENCE, LARGEST)
+            try:
+                return None if body is None else self._secret.sub("***", body.decode())
+            except UnicodeDecodeError:
+                return None
+
+        return Page(url=self.url + path, read=read)
+
+    async def _told(self, path: str, seconds: float, most: int) -> bytes | None:
+        """The bytes at a path, if there are no more than `most` and they come in time."""
+        limit = aiohttp.ClientTimeout(total=seconds)
+        parts, size = [], 0
+        try:
+            async with self._questions.get(
                 self.url + path, timeout=limit, allow_redirects=False
             ) as response:
                 async for part in response.content.iter_any():
-                    body += part
-                    if len(body) > most or response.status != 200:
+                    parts.append(part)
+                    size += len(part)
+                    if size > most or response.status != 200:
                         return None
-            return self._redacted(orjson.loads(body), DEEPEST)
+                return b"".join(parts) if response.status == 200 else None
         except _FAULTS:
             return None
 
     async def _post(self, request: Request, body: bytes, exchange: Exchange) -> None:
         headers = {
             "X-Request-Id": request.id,
-            "X-Session-ID": request.session,
+            "X-Session-ID": request.tree or request.session,
             "X-Correlation-ID": request.session,
         }
         if request.rank is not None:
@@ -185,7 +213,8 @@ class HttpClient:
             raise fault
         if isinstance(fault, aiohttp.ClientConnectorError):
             # Its own words name the address twice more, and ssl where there is none.
-            why = fault.os_error.strerror or type(fault.os_error).__name__
+            cause = fault.args[-1]
+            why = getattr(cause, "strerror", None) or type(cause).__name__
             return f"no connection to {self.url}: {why.lower()}"
         return f"the connection to {self.url} failed: {fault or type(fault).__name__}"
 
@@ -195,8 +224,12 @@ class HttpClient:
             self.seen.usage += contents.output_tokens is not None
             self.seen.cached += contents.cached_tokens is not None
             self.seen.exact += contents.tokens is not None
-            if fingerprint := self._shown(contents.fingerprint):
-                self.seen.fingerprints.add(fingerprint)
+            for told, found in (
+                (contents.model, self.seen.models),
+                (contents.fingerprint, self.seen.fingerprints),
+            ):
+                if told and len(found) < VARIETY:
+                    found.add(self._shown(told) or "")
 
     def _shown(self, text: str | None) -> str | None:
         """A server's words on a line within bounds, without the key, should it have sent that."""
@@ -222,6 +255,20 @@ class HttpClient:
                 pairs = value.items()
                 return {self._redacted(k, 0): self._redacted(v, levels - 1) for k, v in pairs}
         return value
+
+
+def _session(
+    made: aiohttp.TCPConnector, headers: Mapping[str, str], proxy: str | None
+) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=made,
+        timeout=aiohttp.ClientTimeout(total=None),
+        headers=headers,
+        read_bufsize=UNLIMITED,
+        trust_env=False,
+        proxy=proxy,
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
 
 
 async def _contents(exchange: Exchange) -> Contents:

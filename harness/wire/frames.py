@@ -61,6 +61,7 @@ class Contents:
     draft_tokens: int | None
     accepted_tokens: int | None
     fingerprint: str | None
+    model: str | None
 
 
 class Transcript:
@@ -87,6 +88,7 @@ class Transcript:
         self._error: str | None = None
         self._finish: str | None = None
         self._fingerprint: str | None = None
+        self._model: str | None = None
         self._usage: Frame = {}
         self._metrics: Frame = {}
         self._pattern: Pattern | None = None
@@ -151,6 +153,7 @@ class Transcript:
             draft_tokens=_count(drafts, "num_draft_tokens"),
             accepted_tokens=_count(drafts, "num_accepted_draft_tokens"),
             fingerprint=self._fingerprint and str(self._fingerprint),
+            model=self._model and str(self._model),
         )
 
     def _flush(self) -> None:
@@ -257,6 +260,8 @@ class Transcript:
             self._whole = True
         if self._fingerprint is None:
             self._fingerprint = frame.get("system_fingerprint")
+        if self._model is None:
+            self._model = frame.get("model")
 
     def _choice(self, stamp: float, choice: Frame, count: int) -> None:
         kind = _kind(choice)

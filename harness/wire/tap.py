@@ -4,10 +4,13 @@ The only file that knows aiohttp's insides; tested with 3.12 to 3.14 (see docs/c
 """
 
 import asyncio
+import os
 import re
+import select
 import ssl
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -129,9 +132,11 @@ class Tap(ResponseHandler):
     What aiohttp makes of a read is taken from its buffer, and stays there: to take it out makes
     aiohttp parse anew for each chunk, and fails when the connection has. A read that is whole
     chunks, when the last one ended between two, is not shown to aiohttp at all, which costs half.
+    What comes when nothing is asked for ends the connection: it would be taken for the next answer.
     """
 
     exchange: Exchange | None = None
+    used = False
     buffer: Sequence[bytes] = ()
     taken = 0
     between = False
@@ -139,7 +144,7 @@ class Tap(ResponseHandler):
 
     def attach(self, exchange: Exchange) -> None:
         """Gives what comes from now on to an exchange."""
-        self.exchange = exchange
+        self.exchange, self.used = exchange, True
         self.buffer, self.taken, self.between = (), 0, False
 
     def detach(self, exchange: Exchange) -> None:
@@ -159,7 +164,11 @@ class Tap(ResponseHandler):
         stamp = monotonic()
         exchange = self.exchange
         if exchange is None:
-            super().data_received(data)
+            # A proxy that opens a tunnel answers before there is an exchange.
+            if self.used and data:
+                self.close()
+            else:
+                super().data_received(data)
             return
         if self.between and data:
             if part := unchunked(data):
@@ -188,11 +197,59 @@ class Tap(ResponseHandler):
     def feed_data(self, data: Any, size: int = 0) -> None:
         """Notes the body of the first response whose head is complete and final."""
         message, content = data
-        if self.exchange is not None and message.code >= 200 and self.exchange.content is None:
+        if self.exchange is not None and message.code >= 200:
+            if self.exchange.content is not None:
+                self.close()
+                return
             self.exchange.content = content
             self.buffer, self.taken = getattr(content, "_buffer", ()), 0
             self.opening = bool(message.chunked and not message.compression)
         super().feed_data(data, size)
+
+    def is_connected(self) -> bool:
+        """Whether it can carry a request: it is open, and nothing waits in it to be read."""
+        exchange = self.exchange
+        idle = exchange is None or (exchange.content is not None and exchange.content.is_eof())
+        return super().is_connected() and not (self.used and idle and _readable(self.transport))
+
+    def close(self) -> None:
+        """Ends the connection, also where the rest of a body waits to leave that nobody reads."""
+        transport = self.transport
+        # One of TLS that is closing no longer knows what waits in it.
+        open_end = transport is not None and not transport.is_closing()
+        if transport is not None and open_end and transport.get_write_buffer_size():
+            transport.abort()
+        super().close()
+
+    def set_exception(self, exc: BaseException, exc_cause: Any = None) -> None:
+        """Notes why no answer can come, once what had come by then is read."""
+        self._rescue(exc)
+        super().set_exception(exc, *(() if exc_cause is None else (exc_cause,)))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Notes the end of the connection, once what had come by then is read."""
+        self._rescue(exc)
+        super().connection_lost(exc)
+
+    def _rescue(self, exc: BaseException | None) -> None:
+        """Reads what a server said before it stopped to listen: a failed write hides it."""
+        exchange, transport = self.exchange, self.transport
+        if exchange is None or exchange.content is not None or not isinstance(exc, OSError):
+            return
+        if transport is None or transport.get_extra_info("ssl_object") is not None:
+            return
+        with suppress(OSError):
+            while data := os.read(transport.get_extra_info("socket").fileno(), READ):
+                self.data_received(data)
+
+
+def _readable(transport: asyncio.BaseTransport | None) -> bool:
+    """Whether a transport's socket has bytes, or the end of them, that nobody has read."""
+    if transport is None:
+        return False
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def unchunked(data: bytes) -> bytes:

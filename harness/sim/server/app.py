@@ -22,6 +22,9 @@ from harness.sim.server.wall import Pump, Ticket, microseconds
 LARGEST = 1 << 28
 """Bytes of a body."""
 
+IDENTITIES = {"session": "X-Session-ID", "correlation": "X-Correlation-ID"}
+"""The headers that say to which session a request belongs, by their keys in the log."""
+
 Entry = dict[str, Any]
 
 
@@ -117,9 +120,9 @@ class SimulatedServer:
     async def _tokenize(self, request: web.Request) -> web.Response:
         fields = fields_of(await request.read())
         chat = "messages" in fields
-        ids = (await prompt_ids(fields, chat=chat, vocabulary=self._vocabulary)).tolist()
+        ids, _ = await prompt_ids(fields, chat=chat, vocabulary=self._vocabulary)
         limit = self._site.engine.context_limit
-        return _json({"count": len(ids), "max_model_len": limit, "tokens": ids})
+        return _json({"count": len(ids), "max_model_len": limit, "tokens": ids.tolist()})
 
     @web.middleware
     async def _gate(self, request: web.Request, handler: Any) -> web.StreamResponse:
@@ -137,6 +140,7 @@ class SimulatedServer:
         self._live += 1
         name = _header(request, "X-Request-Id") or f"sim-{self._requests}"
         entry: Entry = {"request": self._requests, "id": name, "path": request.path}
+        entry |= {key: _header(request, header) or None for key, header in IDENTITIES.items()}
         entry["arrived"] = monotonic()
         try:
             response = await self._answer(request, entry, chat=chat)
@@ -166,6 +170,8 @@ class SimulatedServer:
         wanted = await asked(
             fields, chat=chat, vocabulary=self._vocabulary, calls=self._site.tool_calls
         )
+        entry["asked"] = wanted.output if wanted.bounded else None
+        entry["messages"] = wanted.messages
         if wanted.stream and request.version < HttpVersion11:
             raise refused(web.HTTPVersionNotSupported, "A stream needs HTTP/1.1.")
         self._check_length(wanted)

@@ -15,6 +15,9 @@ Fields = dict[str, Any]
 COMPLETION_TOKENS, CHAT_TOKENS = 16, 256
 """How long an answer is where the request does not say."""
 
+Messages = tuple[tuple[str, int], ...]
+"""Role and tokens of each message of a chat, without those of the template."""
+
 _ROLES = ("system", "user", "assistant", "tool", "developer")
 
 
@@ -25,6 +28,7 @@ class Asked:
     chat: bool
     prompt: Prompt
     ids: Ids
+    messages: Messages
     output: int
     bounded: bool
     stream: bool
@@ -74,11 +78,12 @@ async def asked(fields: Fields, *, chat: bool, vocabulary: Vocabulary, calls: bo
         )
     thinks = chat and bool(thinking.get("thinking") or thinking.get("enable_thinking"))
     limit = _limit(fields)
-    ids = await prompt_ids(fields, chat=chat, vocabulary=vocabulary)
+    ids, messages = await prompt_ids(fields, chat=chat, vocabulary=vocabulary)
     return Asked(
         chat=chat,
         prompt=_prompt(ids, fields.get("cache_salt")),
         ids=ids,
+        messages=messages,
         output=limit or (CHAT_TOKENS if chat else COMPLETION_TOKENS),
         bounded=limit is not None,
         stream=bool(fields.get("stream")),
@@ -90,16 +95,18 @@ async def asked(fields: Fields, *, chat: bool, vocabulary: Vocabulary, calls: bo
     )
 
 
-async def prompt_ids(fields: Fields, *, chat: bool, vocabulary: Vocabulary) -> Ids:
-    """The token ids of a body's prompt, or of its messages under our template."""
+async def prompt_ids(
+    fields: Fields, *, chat: bool, vocabulary: Vocabulary
+) -> tuple[Ids, Messages]:
+    """The token ids of a body's prompt, or of its messages under our template, and these."""
     if chat:
         return await _message_ids(fields.get("messages"), vocabulary)
     prompt = fields.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], list | str):
         prompt = prompt[0]
     if isinstance(prompt, str):
-        return await vocabulary.encode(prompt)
-    return _given(prompt)
+        return await vocabulary.encode(prompt), ()
+    return _given(prompt), ()
 
 
 def _given(prompt: object) -> Ids:
@@ -114,12 +121,13 @@ def _given(prompt: object) -> Ids:
     raise refused(web.HTTPBadRequest, "prompt: expected a text or token ids, and one prompt only.")
 
 
-async def _message_ids(messages: object, vocabulary: Vocabulary) -> Ids:
+async def _message_ids(messages: object, vocabulary: Vocabulary) -> tuple[Ids, Messages]:
     """One token for the role and one for the end of each message, and one to begin the answer."""
     if not isinstance(messages, list) or not messages:
         raise refused(web.HTTPBadRequest, "messages: expected a list with at least one message.")
     end = vocabulary.size + len(_ROLES)
     parts: list[Ids] = []
+    told: list[tuple[str, int]] = []
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
         if role not in _ROLES:
@@ -127,9 +135,11 @@ async def _message_ids(messages: object, vocabulary: Vocabulary) -> Ids:
         text = _text(message.get("content"))
         if calls := message.get("tool_calls"):
             text += orjson.dumps(calls).decode()
-        parts += [_one(vocabulary.size + _ROLES.index(role)), await vocabulary.encode(text)]
-        parts.append(_one(end))
-    return np.concatenate([*parts, _one(vocabulary.size + _ROLES.index("assistant"))])
+        ids = await vocabulary.encode(text)
+        told.append((role, len(ids)))
+        parts += [_one(vocabulary.size + _ROLES.index(role)), ids, _one(end)]
+    begins = _one(vocabulary.size + _ROLES.index("assistant"))
+    return np.concatenate([*parts, begins]), tuple(told)
 
 
 def _one(token: int) -> Ids:

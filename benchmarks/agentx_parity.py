@@ -1,0 +1,455 @@
+"""Whether our replay sends what the public client sends, and when: the server's log is the judge.
+
+The client and paceline drive one server, `paceline sim`, from the same trace files, with the same
+seed, concurrency and caps, scaled so that they are crossed. Its log says what came, when, how long
+and in which messages; the clients only name their requests. Twelve settings: concurrency 1, 4 and
+16, sessions with and without sub-agents, two seeds, profile ci-synth with agentx-harness 1.0.12;
+`--profile aiperf-mvp-0.13` does the same with aiperf 0.13.0. Both are installed from the package
+index, each into an environment of its own, which `--clients` keeps.
+
+A setting agrees where, tree by tree,
+- primers, warm-up and window are the same (trace, stream, turn), but for requests due within
+  a quarter of a second of the window's end,
+- each of them has the same input tokens, messages and output limit,
+- a turn that joins sub-agents comes after the same of them, as much later,
+- dispatch moments, counted from each window's first request, are within 50 ms at p95.
+
+`--itself` has the client in both places, which shows what the machine's noise alone does. Needs two
+quiet cores and about a minute a setting. The figure is last; exits 0 only when all agree.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import venv
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle, islice, product
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import agentx_traces
+import numpy as np
+import orjson
+import yaml
+
+from results import rows
+from workloads import weka
+from workloads.plan import Plan, plan
+from workloads.profile import PROFILES, Profile
+from workloads.session import Key
+from workloads.start import starts
+
+CONCURRENCIES, SEEDS = (1, 4, 16), (1, 2)
+SECONDS, GRACE = 15, 30
+PACE = 200
+MODEL = "sim-model"
+P95 = 0.050
+EDGE = 0.25
+"""Seconds at the window's end within which a request may be missing on one side."""
+
+SHOWN = 12
+"""How many differences of a setting are named."""
+
+FIRST = ("nice", "-n", "-15")
+"""What keeps whatever else runs here from disturbing; where that is not allowed it does nothing."""
+
+PATIENCE = 150
+"""Seconds that a run may take."""
+
+CLIENTS = {"ci-synth": "agentx-harness==1.0.12", "aiperf-mvp-0.13": "aiperf==0.13.0"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What one comparison is made at."""
+
+    concurrency: int
+    agents: bool
+    seed: int
+
+    def __str__(self) -> str:
+        told = "with" if self.agents else "without"
+        return f"concurrency {self.concurrency:2}, {told:7} sub-agents, seed {self.seed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One request: what its client calls it, and what the server's log says of it."""
+
+    key: Key
+    tree: str
+    window: bool
+    arrived: float
+    closed: float
+    asked: int
+    prompt: int
+    cached: int
+    messages: tuple[tuple[str, int], ...]
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What must be equal on both sides."""
+        return (self.asked, self.prompt, self.messages)
+
+
+Name = tuple[Key, str, bool]
+"""What a client says of a request: its step, its tree, and whether it is of the window."""
+
+Client = Callable[[Setting, str, Path], Mapping[str, Name]]
+"""Drives the server at a URL, with files in a folder, and names its requests by their ids."""
+
+Step = tuple[int, Key]
+"""A step of one of the trees of its trace, which are numbered."""
+
+
+@contextmanager
+def serving(tokenizer: Path, log: Path) -> Iterator[str]:
+    """The URL of a fresh simulated server."""
+    program = Path(sys.executable).with_name("paceline")
+    command = [*FIRST, program, "sim", "--port", "0", "--pace", str(PACE), "--model-name", MODEL]
+    command += ["--tokenizer", tokenizer, "--log", log]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
+
+
+def run(command: Sequence[object], folder: Path) -> None:
+    """Runs a client within bounds; ends all of this where it fails."""
+    with (folder / "client.log").open("wb") as told:
+        hub = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+        environment = {name: value for name, value in os.environ.items() if name not in hub}
+        ended = subprocess.run(
+            [str(part) for part in (*FIRST, *command)],
+            stdout=told,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=folder,
+            check=False,
+            timeout=PATIENCE,
+        )
+    if ended.returncode:
+        sys.exit(f"{command[0]} failed:\n{(folder / 'client.log').read_text()[-3000:]}")
+
+
+def installed(clients: Path, requirement: str) -> Path:
+    """The client's program, in an environment of its own, which is made where it is missing."""
+    folder = clients / requirement.replace("==", "-")
+    if not folder.exists():
+        print(f"installing {requirement}, about 1 GB", file=sys.stderr)
+        venv.create(folder, with_pip=True)
+        pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", requirement]
+        subprocess.run(pip, check=True, timeout=900)
+    return folder / "bin" / "aiperf"
+
+
+def public(program: Path, profile: Profile, files: Path) -> Client:
+    """The public client under the profile's parameters."""
+
+    def drive(setting: Setting, url: str, folder: Path) -> Mapping[str, Name]:
+        mvp = profile.id == "aiperf-mvp-0.13"
+        scenario = "inferencex-agentx-mvp" if mvp else "agentx"
+        command = [program, "profile", "--scenario", scenario, "--unsafe-override"]
+        command += ["--model", MODEL, "--url", url, "--endpoint-type", "chat", "--streaming"]
+        command += ["--tokenizer", files / "tokenizer", "--use-server-token-count"]
+        command += ["--input-file", traces_of(files, setting)]
+        command += ["--custom-dataset-type", "weka_trace"]
+        command += ["--num-dataset-entries", agentx_traces.TRACES]
+        command += ["--concurrency", setting.concurrency, "--random-seed", setting.seed]
+        command += ["--benchmark-duration", SECONDS, "--benchmark-grace-period", GRACE]
+        command += ["--trajectory-start-min-ratio", profile.start_from]
+        command += ["--trajectory-start-max-ratio", profile.start_to]
+        command += ["--system-idle-gap-cap-seconds", profile.system_idle_cap]
+        if profile.tree_idle_cap is not None:
+            command += ["--trace-idle-gap-cap-seconds", profile.tree_idle_cap]
+        if profile.pressure:
+            command += ["--warmup-requests-per-lane", profile.pressure]
+        command += ["--no-gpu-telemetry", "--no-server-metrics", "--ui", "none"]
+        command += ["--export-level", "records", "--output-artifact-dir", folder / "artefacts"]
+        run(command, folder)
+        lines = (folder / "artefacts" / "profile_export.jsonl").read_bytes().splitlines()
+        told = [orjson.loads(line)["metadata"] for line in lines]
+        return {one["x_request_id"]: _public_name(one) for one in told}
+
+    return drive
+
+
+def _public_name(told: Mapping[str, Any]) -> Name:
+    key = Key(told["conversation_id"], told["turn_index"])
+    return key, told["root_correlation_id"], told["benchmark_phase"] == "profiling"
+
+
+def ours(profile: Profile, files: Path) -> Client:
+    """Our replay of the same profile."""
+
+    def drive(setting: Setting, url: str, folder: Path) -> Mapping[str, Name]:
+        engine = {"kind": "endpoint", "url": url, "model": MODEL, "mode": "chat"}
+        engine |= {"tokenizer": str(files / "tokenizer"), "provenance": "plumbing"}
+        traces = str(traces_of(files, setting))
+        load = {"kind": "closed", "concurrency": setting.concurrency, "duration": f"{SECONDS}s"}
+        experiment = {
+            "name": "parity",
+            "engine": engine,
+            "topology": "TP1",
+            "workload": {"kind": "agentx", "profile": profile.id, "traces": traces},
+            "load": load,
+        }
+        suite = {"suite": "parity", "seed": setting.seed, "experiments": [experiment]}
+        (folder / "suite.yaml").write_text(yaml.safe_dump(suite))
+        program = Path(sys.executable).with_name("paceline")
+        run([program, "run", "suite.yaml", "--quiet", "--out", folder / "run"], folder)
+        (point,) = sorted((folder / "run" / "points").iterdir())
+        return {row["id"]: _our_name(row) for row in rows.read(point).to_pylist()}
+
+    return drive
+
+
+def _our_name(row: Mapping[str, Any]) -> Name:
+    return Key(row["stream"], row["turn"]), str(row["tree"]), row["phase"] in {"window", "drain"}
+
+
+def traces_of(files: Path, setting: Setting) -> Path:
+    """The folder of a setting's traces."""
+    return files / f"{'with' if setting.agents else 'without'}-{setting.seed}"
+
+
+def sent(drive: Client, setting: Setting, files: Path, folder: Path) -> list[Sent]:
+    """What the server saw of a client, in order of arrival."""
+    folder.mkdir()
+    log = folder / "truth.jsonl"
+    with serving(files / "tokenizer", log) as url:
+        names = drive(setting, url, folder)
+    lines = [orjson.loads(line) for line in log.read_bytes().splitlines()[1:]]
+    lines.sort(key=lambda line: line["arrived"])
+    found = [_sent(names[line["id"]], line) for line in lines if line["id"] in names]
+    refused = sum(line["finish"] == "refused" for line in lines)
+    unknown = len(lines) - len(found)
+    print(f"    {len(found)} requests, {unknown} that no client names, {refused} refused")
+    return found
+
+
+def _sent(name: Name, line: Mapping[str, Any]) -> Sent:
+    key, tree, window = name
+    return Sent(
+        key=key,
+        tree=tree,
+        window=window,
+        arrived=line["arrived"],
+        closed=line["closed"],
+        asked=line["asked"],
+        prompt=line["prompt"],
+        cached=line["cached"],
+        messages=tuple(map(tuple, line["messages"])),
+    )
+
+
+def by_tree(found: Sequence[Sent]) -> dict[Step, Sent]:
+    """The requests by tree and step, the trees of a trace numbered alike whoever sent them.
+
+    Those of the start are told apart by what of them warmed up; the others began one by one.
+    """
+    trees: defaultdict[str, list[Sent]] = defaultdict(list)
+    for one in found:
+        trees[one.tree].append(one)
+    traces: defaultdict[str, list[list[Sent]]] = defaultdict(list)
+    for steps in trees.values():
+        traces[steps[0].key.stream.partition("::")[0]].append(steps)
+
+    def order(steps: list[Sent]) -> tuple[object, ...]:
+        warm = sorted(step.key for step in steps if not step.window)
+        return not warm, warm, steps[0].arrived
+
+    return {
+        (number, step.key): step
+        for alike in traces.values()
+        for number, steps in enumerate(sorted(alike, key=order))
+        for step in steps
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """What one client sent: its primers, the rest of its warm-up, and its window, which began."""
+
+    steps: Mapping[Step, Sent]
+    primers: frozenset[Step]
+    warmup: frozenset[Step]
+    window: frozenset[Step]
+    began: float
+
+
+def side(found: Sequence[Sent], primers: int) -> Side:
+    """The requests of a client that sent so many primers first."""
+    steps = by_tree(found)
+    if len(steps) != len(found):
+        sys.exit(f"{len(found) - len(steps)} requests were sent twice in one tree")
+    order = sorted(steps, key=lambda step: steps[step].arrived)
+    warm = [step for step in order if not steps[step].window]
+    window = [step for step in order if steps[step].window]
+    return Side(
+        steps=steps,
+        primers=frozenset(warm[:primers]),
+        warmup=frozenset(warm[primers:]),
+        window=frozenset(window),
+        began=min((steps[step].arrived for step in window), default=0.0),
+    )
+
+
+def told(step: Step) -> str:
+    """A step in words."""
+    tree, key = step
+    return f"{key.stream} turn {key.turn} (tree {tree})"
+
+
+def missing(one: Side, other: Side, whose: str) -> Iterator[str]:
+    """The requests of one side that the other did not send."""
+    for what in ("primers", "warmup", "window"):
+        for step in sorted(getattr(one, what) - getattr(other, what)):
+            due = one.steps[step].arrived - one.began
+            if what != "window" or due < SECONDS - EDGE:
+                yield f"{what}: only {whose} sent {told(step)}, at {due:.3f} s"
+
+
+def changed(mine: Side, theirs: Side) -> Iterator[str]:
+    """The requests that both sent, but not with the same content."""
+    for step in sorted(mine.steps.keys() & theirs.steps.keys()):
+        one, other = mine.steps[step], theirs.steps[step]
+        if one.content != other.content:
+            yield f"content: {told(step)}: {one.content} here, {other.content} there"
+
+
+def joined(one: Side, plans: Mapping[str, Plan]) -> dict[Step, float]:
+    """How long after the last of the sub-agents that it joins each turn of the window came."""
+    found = {}
+    for tree, key in one.window:
+        if (trace := plans.get(key.stream)) is None:
+            continue
+        ends = [
+            one.steps[last].closed
+            for name in trace.main.steps[key.turn].joins
+            if (last := (tree, trace.stream(name).steps[-1].key)) in one.steps
+        ]
+        if ends:
+            found[tree, key] = one.steps[tree, key].arrived - max(ends)
+    return found
+
+
+def misjoined(mine: Side, theirs: Side, plans: Mapping[str, Plan]) -> Iterator[str]:
+    """The joins that came before their sub-agents, or not as long after them on both sides."""
+    here, there = joined(mine, plans), joined(theirs, plans)
+    for step in sorted(here.keys() | there.keys()):
+        one, other = here.get(step), there.get(step)
+        early = any(gap is not None and gap < 0 for gap in (one, other))
+        both = one is not None and other is not None
+        if early or (both and abs(one - other) > 2 * P95):
+            yield f"join: {told(step)}: {one} s after its sub-agents here, {other} s there"
+
+
+def apart(mine: Side, theirs: Side) -> tuple[list[float], list[float]]:
+    """Seconds by which dispatches differ, from the window's start and from the turn before."""
+    dispatches, gaps = [], []
+    for tree, key in mine.window & theirs.window:
+        pair = [(one, one.steps[tree, key].arrived) for one in (mine, theirs)]
+        here, there = (arrived - one.began for one, arrived in pair)
+        dispatches.append(abs(here - there))
+        before = (tree, Key(key.stream, key.turn - 1))
+        if before in mine.window and before in theirs.window:
+            here, there = (arrived - one.steps[before].closed for one, arrived in pair)
+            gaps.append(abs(here - there))
+    return dispatches, gaps
+
+
+def compared(mine: Side, theirs: Side, plans: Mapping[str, Plan]) -> list[str]:
+    """What differs at a setting, after two lines of what was compared."""
+    late, gaps = apart(mine, theirs)
+    p50, p95 = np.percentile(late, [50, 95]) if late else (inf, inf)
+    both = mine.steps.keys() & theirs.steps.keys()
+    cached = sum(mine.steps[step].cached == theirs.steps[step].cached for step in both)
+    print(
+        f"    {len(mine.primers)} primers, {len(mine.warmup)} more of warm-up, {len(late)} of the "
+        f"window on both sides, {len(joined(mine, plans))} joins; {cached} of {len(both)} found "
+        "as much in the cache"
+    )
+    print(
+        f"    dispatch apart p50 {1e3 * p50:.1f} ms, p95 {1e3 * p95:.1f} ms, most "
+        f"{1e3 * max(late, default=inf):.1f} ms; after the turn before p95 "
+        f"{1e3 * np.percentile(gaps or [inf], 95):.1f} ms",
+        flush=True,
+    )
+    wrong = [*missing(mine, theirs, "paceline"), *missing(theirs, mine, "the client")]
+    wrong += [*changed(mine, theirs), *misjoined(mine, theirs, plans)]
+    if p95 > P95:
+        wrong.append(f"dispatch: {1e3 * p95:.1f} ms apart at p95")
+    return wrong
+
+
+def expected(setting: Setting, plans: Mapping[str, Plan], profile: Profile) -> int:
+    """How many primers the setting has by our rules."""
+    lanes = starts(cycle(plans.values()), setting.concurrency, len(plans), profile, setting.seed)
+    return sum(len(start.primers) for start in lanes)
+
+
+def settings() -> Iterator[Setting]:
+    """The twelve, those with the fewest lanes first."""
+    for concurrency, agents, seed in product(CONCURRENCIES, (False, True), SEEDS):
+        yield Setting(concurrency=concurrency, agents=agents, seed=seed)
+
+
+def differing(
+    clients: Sequence[Client], setting: Setting, profile: Profile, files: Path, folder: Path
+) -> list[str]:
+    """What differs between two clients at a setting, whose files are kept in the folder."""
+    print(setting, flush=True)
+    traces = traces_of(files, setting)
+    if not traces.exists():
+        made = agentx_traces.traces(setting.seed, agents=setting.agents)
+        agentx_traces.write(made, traces)
+    plans = {trace.id: plan(trace, profile) for trace in weka.read(str(traces))}
+    primers = expected(setting, plans, profile)
+    folder.mkdir(parents=True)
+    mine, theirs = (
+        side(sent(client, setting, files, folder / str(place)), primers)
+        for place, client in enumerate(clients)
+    )
+    return compared(mine, theirs, plans)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--profile", choices=CLIENTS, default="ci-synth")
+    parser.add_argument("--settings", type=int, nargs="*", help="which of the twelve, from 0")
+    parser.add_argument("--clients", type=Path, help="a folder of environments, kept")
+    parser.add_argument("--keep", type=Path, help="a new folder for logs and run folders")
+    parser.add_argument("--itself", action="store_true")
+    asked = parser.parse_args()
+    profile = PROFILES[asked.profile]
+    chosen = [s for n, s in enumerate(settings()) if asked.settings is None or n in asked.settings]
+    with TemporaryDirectory() as made:
+        files = asked.keep or Path(made) / "kept"
+        files.mkdir()
+        agentx_traces.tokenizer(files / "tokenizer")
+        program = installed(asked.clients or Path(made), CLIENTS[profile.id])
+        client = public(program, profile, files)
+        sides = [client if asked.itself else ours(profile, files), client]
+        agree = 0
+        for number, setting in enumerate(chosen):
+            wrong = differing(sides, setting, profile, files, files / f"setting-{number}")
+            agree += not wrong
+            for sentence in islice(wrong, SHOWN):
+                print(f"    {sentence}", flush=True)
+            if len(wrong) > SHOWN:
+                print(f"    and {len(wrong) - SHOWN} more", flush=True)
+    print(f"{agree} of {len(chosen)} settings agree")
+    sys.exit(agree != len(chosen))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,443 @@
+"""Lanes of session trees, replayed by a profile: primers, pressure, then the window.
+
+Which step may follow which are values of `workloads`; here is when. Nothing sleeps for a turn: all
+of them stand in one agenda, and every answer moves its tree on.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal
+
+from harness import live, making
+from harness.agenda import HAIR, Agenda
+from harness.client import Reply
+from harness.clock import now
+from harness.live import Live
+from harness.load import Closed
+from harness.making import Made
+from harness.trial import Call, Trial, launch, send
+from results.errors import InputError
+from results.evidence import Protocol
+from results.record import Phase
+from workloads.agentx import AgentX
+from workloads.content import marker
+from workloads.overflow import overflowed
+from workloads.plan import Plan
+from workloads.profile import Profile
+from workloads.replay import Replay
+from workloads.start import Start, again, anchor, starts, waits
+from workloads.stream import Step
+
+MADE_AHEAD = 16
+"""Replays made before anything is sent, beyond those that lanes begin with."""
+
+ENOUGH = 10
+"""Requests after which, at the least, the share of failed ones may end a point."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """All lanes of one point: what every event needs.
+
+    `phase` is that of the requests sent now; when `closed`, no more are sent. `over` is set when a
+    phase has ended, and `failure` is why all of it must.
+    """
+
+    trial: Trial
+    workload: AgentX
+    profile: Profile
+    source: Iterator[Replay]
+    coming: deque[Replay]
+    begun: list[tuple[Start, Live]]
+    trees: dict[int, Live] = field(default_factory=dict)
+    passes: Counter[str] = field(default_factory=Counter)
+    seen: dict[str, set[int]] = field(default_factory=dict)
+    agenda: Agenda = field(init=False)
+    watch: Agenda = field(init=False)
+    phase: Phase = "primer"
+    closed: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: str | None = None
+    made: dict[tuple[int, str], Made] = field(default_factory=dict)
+    admitted: Counter[int] = field(default_factory=Counter)
+    fuse: asyncio.TimerHandle | None = None
+    flying: int = 0
+    idle: float | None = None
+    ended: int = 0
+    failed: int = 0
+    hurried: dict[Literal["tree", "system"], list[float]] = field(
+        default_factory=lambda: {"tree": [], "system": []}
+    )
+    recycled: int = 0
+
+    def __post_init__(self) -> None:
+        self.agenda = Agenda(lambda: _ring(self))
+        self.watch = Agenda(lambda: _look(self))
+
+
+def set_up(trial: Trial, workload: AgentX) -> Stage:
+    """The lanes as they stand before anything is sent.
+
+    Raises InputError where the load is none for a profile, or too few traces have anything to send.
+    """
+    load, profile = trial.point.load, workload.rules
+    assert profile is not None
+    if not isinstance(load, Closed) or load.duration is None or load.sessions is not None:
+        raise InputError(
+            f"{trial.point.name}: {profile.id} is for a closed load with a duration and no "
+            "number of sessions: write kind, concurrency and duration"
+        )
+    seed = trial.point.seed if profile.seed is None else profile.seed
+    source = workload.replays(seed)
+    taken: dict[str, Replay] = {}
+    found = starts(_plans(source, taken), load.concurrency, workload.pool, profile, seed)
+    if len(found) < load.concurrency:
+        raise InputError(
+            f"{trial.point.name}: only {len(found)} of {load.concurrency} lanes find a trace with "
+            "something to send after its start: add traces"
+        )
+    coming = deque(islice(source, min(MADE_AHEAD, workload.pool)))
+    stage = Stage(
+        trial=trial, workload=workload, profile=profile, source=source, coming=coming, begun=[]
+    )
+    # Markers count in the order in which the public client makes them: lanes with primers first.
+    for start in sorted(found, key=lambda start: (not start.primers, start.lane)):
+        stage.begun.append((start, _plant(stage, taken[start.trace], start)))
+    stage.begun.sort(key=lambda one: one[0].lane)
+    return stage
+
+
+def _plans(source: Iterator[Replay], taken: dict[str, Replay]) -> Iterator[Plan]:
+    """The plans of the replays, each of which is noted by its trace."""
+    for replay in source:
+        taken[replay.plan.trace] = replay
+        yield replay.plan
+
+
+def _plant(stage: Stage, replay: Replay, start: Start) -> Live:
+    """The tree that a lane replays from now on, with a marker of its own."""
+    trial = stage.trial
+    passed = stage.passes[start.trace]
+    stage.passes[start.trace] += 1
+    text = marker(f"{trial.salt}:{trial.id}", passed, start.lane, start.trace)
+    tree = live.begin(replay, start, number=next(trial.trees), text=text)
+    stage.trees[tree.number] = tree
+    return tree
+
+
+async def warm_up(stage: Stage) -> None:
+    """Sends the primers, then the pressure, and makes ready what the window begins with."""
+    delays = waits([start for start, _ in stage.begun])
+    opened = now()
+    for start, tree in stage.begun:
+        for primer in start.primers:
+            stage.agenda.add(
+                opened + delays[start.lane, primer.key], tree.number, primer.key.stream
+            )
+    if delays:
+        stage.flying = len(delays)
+        await stage.over.wait()
+        stage.over.clear()
+    if stage.profile.pressure and not stage.failure:
+        await _press(stage)
+    if not stage.failure:
+        for tree in stage.trees.values():
+            for stream in tree.live:
+                making.ahead(stage.trial, stage.made, tree, tree.step(stream))
+        await making.all_of(stage.made)
+
+
+async def _press(stage: Stage) -> None:
+    """Sends each lane's next requests without delays and for one token, then lets them land."""
+    stage.phase = "warm-up"
+    for start, tree in stage.begun:
+        for place in start.places:
+            _offer(stage, tree, place.next.stream, now())
+    if stage.flying:
+        await stage.over.wait()
+    stage.over.clear()
+    if stage.fuse:
+        stage.fuse.cancel()
+
+
+async def follow(stage: Stage, opened: float) -> None:
+    """Replays the window that has just opened; returns only where a failure ends it."""
+    stage.phase, stage.idle = "window", opened
+    found = {tree.number: live.places(tree) for tree in stage.trees.values()}
+    first = anchor((place for places in found.values() for place in places), stage.profile)
+    for number, places in found.items():
+        tree = stage.trees[number]
+        tree.held.clear()
+        for place in places:
+            stream = place.next.stream
+            if place.waiting and not stage.profile.joins_keep_delay:
+                tree.held[stream] = None
+            else:
+                stage.agenda.add(opened + max(0.0, place.offset - first), number, stream)
+        _idle(stage, tree, opened)
+    await stage.over.wait()
+
+
+def close(stage: Stage) -> None:
+    """Sends nothing more."""
+    stage.closed = True
+    stage.agenda.close()
+    stage.watch.close()
+    if stage.fuse:
+        stage.fuse.cancel()
+
+
+def protocol(stage: Stage) -> Protocol:
+    """What the replay says of itself, for the evidence."""
+    profile = stage.profile
+    return Protocol(
+        profile=profile.id,
+        hash=profile.hash,
+        departures=(*stage.workload.departures(), *_departures(stage)),
+        coverage=profile.coverage,
+        overflow_share=profile.overflow_share,
+        intended=stage.workload.intended(),
+        hurried={kind: (len(moved), sum(moved)) for kind, moved in stage.hurried.items()},
+        recycled=stage.recycled,
+    )
+
+
+def _departures(stage: Stage) -> Iterator[str]:
+    """In what the load is not the profile's."""
+    load, profile = stage.trial.point.load, stage.profile
+    assert load.duration is not None
+    for name in ("duration", "grace"):
+        stated, own = getattr(load, name), getattr(profile, name)
+        if stated != own:
+            yield f"{name}: {stated:g} s, not the {own:g} s of {profile.id}"
+    if load.duration < profile.least_duration:
+        yield f"{profile.id} asks for at least {profile.least_duration:g} s"
+    if load.warmup:
+        yield "requests of every shape are sent before the primers: write warmup: 0"
+
+
+def _ring(stage: Stage) -> None:
+    """Sends what has fallen due and may go."""
+    for entry in stage.agenda.take():
+        tree = stage.trees[entry.tree]
+        if stage.phase == "primer":
+            step = tree.streams[entry.stream].steps[tree.done[entry.stream] - 1]
+            call = _call(stage, tree, step, making.make(stage.trial, tree, step, 1), entry.due)
+            launch(stage.trial, _prime(stage, tree, call))
+        else:
+            _offer(stage, tree, entry.stream, entry.due)
+    _settle(stage)
+
+
+async def _prime(stage: Stage, tree: Live, call: Call) -> None:
+    """Sends a primer; when the last one has ended, so has their phase."""
+    reply = await send(stage.trial, call, stage.seen.setdefault(tree.trace, set()))
+    stage.flying -= 1
+    _warmed(stage, call, reply)
+    if not stage.flying:
+        stage.over.set()
+
+
+def _offer(stage: Stage, tree: Live, stream: str, due: float) -> None:
+    """Sends a stream's next step, which is due, unless it must wait or its lane has had enough."""
+    step = tree.step(stream)
+    if not live.ready(tree, step):
+        tree.held[stream] = due
+        if tree.hurried and not tree.flying:
+            _hurry(stage, tree)
+        return
+    if stage.phase == "window" or _admit(stage, tree.lane):
+        _dispatch(stage, tree, step, due, due)
+
+
+def _admit(stage: Stage, lane: int) -> bool:
+    """Whether the lane may send one more before the window opens."""
+    pressure = stage.profile.pressure
+    if stage.admitted[lane] >= pressure:
+        return False
+    stage.admitted[lane] += 1
+    if all(stage.admitted[start.lane] >= pressure for start, _ in stage.begun):
+        stage.fuse = asyncio.get_running_loop().call_later(
+            stage.profile.warmup_grace, _fail, stage, _undrained(stage)
+        )
+    return True
+
+
+def _undrained(stage: Stage) -> str:
+    return (
+        f"the warm-up did not end within {stage.profile.warmup_grace:g} s of its last request: "
+        "the server is stalled, or too small for the load"
+    )
+
+
+def _dispatch(stage: Stage, tree: Live, step: Step, planned: float, ready: float) -> None:
+    """Sends a step; makes those ready that may follow it, and begins what it spawned early."""
+    stream, trial = step.key.stream, stage.trial
+    window = stage.phase == "window"
+    one = stage.made.pop((tree.number, stream), None)
+    if one is None:
+        one = making.make(trial, tree, step, step.output if window else 1)
+    tree.flying.add(stream)
+    tree.idle, tree.hurried = None, False
+    stage.flying += 1
+    stage.idle = None
+    launch(trial, _answer(stage, tree, step, _call(stage, tree, step, one, planned, ready), one))
+    moment = now()
+    for begun in live.spawned(tree, step.spawns, early=True):
+        _due(stage, tree, begun.id, moment + begun.offset)
+    if window:
+        making.next_of(trial, stage.made, tree, step)
+
+
+async def _answer(stage: Stage, tree: Live, step: Step, call: Call, one: Made) -> None:
+    """Sends a step and moves its tree on when it has ended."""
+    if one.preparing is not None:
+        await one.preparing
+    reply = await send(stage.trial, call, stage.seen.setdefault(tree.trace, set()))
+    stage.flying -= 1
+    if stage.closed:
+        return
+    if stage.phase == "window":
+        _counted(stage, reply)
+    else:
+        _warmed(stage, call, reply)
+    if stage.failure is None:
+        _move(stage, tree, step, reply)
+        _settle(stage)
+
+
+def _move(stage: Stage, tree: Live, step: Step, reply: Reply) -> None:
+    """Begins what the step spawned, puts the next one down, and lets go those that waited."""
+    stream, moment = step.key.stream, reply.closed
+    overflow = reply.error is not None and overflowed(reply.error)
+    fresh = [] if overflow else live.spawned(tree, step.spawns, early=False)
+    if overflow:
+        live.stop(tree, stream)
+        making.forget(stage.made, tree.number, (stream, *step.spawns))
+    else:
+        live.end(tree, stream)
+    for begun in fresh:
+        _due(stage, tree, begun.id, moment + begun.offset)
+    if stream in tree.live:
+        following = tree.step(stream)
+        if live.joined(tree, following) or stage.profile.joins_keep_delay:
+            _due(stage, tree, stream, moment + following.delay)
+        else:
+            tree.held[stream] = None
+    _release(stage, tree)
+    if not tree.live:
+        _recycle(stage, tree, moment)
+    elif not tree.flying:
+        _idle(stage, tree, now())
+
+
+def _due(stage: Stage, tree: Live, stream: str, moment: float) -> None:
+    """Puts a stream's next step down for its moment; before the window, that is now."""
+    if stage.phase == "window":
+        stage.agenda.add(moment, tree.number, stream)
+    else:
+        _offer(stage, tree, stream, now())
+
+
+def _release(stage: Stage, tree: Live) -> None:
+    """Sends what was held back and may go now."""
+    moment = now()
+    for stream in live.released(tree):
+        due = tree.held.pop(stream)
+        if stage.phase == "window" or _admit(stage, tree.lane):
+            planned = moment if due is None else due
+            _dispatch(stage, tree, tree.step(stream), planned, moment)
+
+
+def _recycle(stage: Stage, tree: Live, moment: float) -> None:
+    """Gives the lane the next trace, from its first turn on."""
+    del stage.trees[tree.number]
+    stage.coming.append(next(stage.source))
+    replay = stage.coming.popleft()
+    fresh = _plant(stage, replay, again(replay.plan, tree.lane))
+    stage.recycled += stage.phase == "window"
+    _due(stage, fresh, fresh.trace, moment)
+
+
+def _idle(stage: Stage, tree: Live, moment: float) -> None:
+    """Notes since when the tree is idle, and when that will be too long."""
+    tree.idle = moment
+    if stage.phase == "window" and stage.profile.tree_idle_cap is not None:
+        stage.watch.add(moment + stage.profile.tree_idle_cap, tree.number)
+
+
+def _look(stage: Stage) -> None:
+    """Hurries the trees that have been idle for too long."""
+    cap = stage.profile.tree_idle_cap
+    for entry in stage.watch.take():
+        tree = stage.trees.get(entry.tree)
+        if tree is None or tree.idle is None or cap is None or tree.idle + cap > now() + HAIR:
+            continue
+        tree.hurried = True
+        _hurry(stage, tree)
+
+
+def _hurry(stage: Stage, tree: Live) -> None:
+    """Moves all timers of the tree so that its next one is due now."""
+    first = stage.agenda.first(tree.number)
+    if first is not None and first > now() + HAIR:
+        stage.hurried["tree"].append(first - now())
+        stage.agenda.advance(first - now(), tree.number)
+
+
+def _settle(stage: Stage) -> None:
+    """Ends the pressure when nothing is in flight, and bounds how long all of it is idle."""
+    if stage.flying or stage.closed or stage.phase == "primer":
+        return
+    if stage.phase == "warm-up":
+        stage.over.set()
+        return
+    stage.idle = now() if stage.idle is None else stage.idle
+    first = stage.agenda.first()
+    limit = max(stage.idle + stage.profile.system_idle_cap, now())
+    if first is not None and first > limit + HAIR:
+        stage.hurried["system"].append(first - limit)
+        stage.agenda.advance(first - limit)
+
+
+def _warmed(stage: Stage, call: Call, reply: Reply) -> None:
+    """Ends the point where a main stream could not be warmed up."""
+    if (reply.error or reply.cut) and not call.depth and not stage.closed:
+        why = reply.error or "it was cut"
+        what = "primer" if stage.phase == "primer" else "warm-up request"
+        _fail(stage, f"the {what} of {call.trace}, turn {call.key.turn}, failed: {why}")
+
+
+def _counted(stage: Stage, reply: Reply) -> None:
+    """Counts a request of the window; ends the point where too many have failed."""
+    share = stage.profile.error_share
+    stage.ended += 1
+    stage.failed += reply.error is not None and not overflowed(reply.error)
+    enough = max(len(stage.begun), ENOUGH)
+    if share is not None and stage.ended >= enough and stage.failed > share * stage.ended:
+        _fail(stage, f"{stage.failed} of {stage.ended} requests failed, more than {share:.0%}")
+
+
+def _fail(stage: Stage, why: str) -> None:
+    stage.failure = stage.failure or why
+    close(stage)
+    stage.over.set()
+
+
+def _call(
+    stage: Stage, tree: Live, step: Step, one: Made, planned: float, ready: float | None = None
+) -> Call:
+    return Call(
+        trace=tree.trace,
+        tree=tree.number,
+        lane=tree.lane,
+        key=step.key,
+        depth=tree.streams[step.key.stream].depth,
+        phase=stage.phase,
+        request=one.request,
+        planned=planned,
+        ready=planned if ready is None else ready,
+    )

@@ -1,0 +1,82 @@
+"""A comparison as text for a terminal: what it says first, then every number behind it."""
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+
+from reports.account import Account
+from reports.tables import Sheet, drawn
+from reports.verdict_tables import TOLD, cell_notes, cell_sheets, difference_sheet
+from reports.verdicts import headline
+from results.comparison import Comparison
+
+WIDTH = 100
+"""How wide a line is at most, other than a command or a name that has no space."""
+
+SLOWER = "12 % slower is 12 % more time, or 12 % fewer tokens a second for a user"
+
+
+def comparison_text(account: Account, width: int = WIDTH) -> str:
+    """What the comparison says, cell by cell, and in what the sides differ."""
+    parts = ["\n".join(wrapped(line, width) for line in headline(account))]
+    parts.append("\n".join(wrapped(line, width) for line in sides(account)))
+    if not account.comparison.refusals:
+        parts += _cells(account, width)
+    parts += _apart(account.comparison, width)
+    return "\n\n".join(filter(None, parts))
+
+
+def sides(account: Account) -> Iterator[str]:
+    """What is compared, against what, and with which reservations."""
+    comparison = account.comparison
+    yield f"base:  {comparison.base}"
+    yield f"other: {comparison.other}"
+    if account.cells and not account.gated:
+        yield "rules: no metric is named by one, so every verdict is exploratory"
+    if comparison.allowed:
+        yield f"allowed to differ: {', '.join(comparison.allowed)}"
+    if comparison.calibration:
+        unused = ", not used, as it was made elsewhere" if comparison.uncalibrated else ""
+        yield f"noise: {comparison.calibration}{unused}"
+    yield from comparison.uncalibrated
+    yield from (f"note: {note}" for note in account.notes)
+    yield from (f"not compared: {name} is on one side only" for name in comparison.unmatched)
+
+
+def refused(comparison: Comparison) -> Iterator[str]:
+    """Why nothing was judged, or not all: each key with both values, each cell, and the way out."""
+    yield from (f"refused: {sentence}" for sentence in comparison.refusals)
+    yield from (f"missing: {sentence}" for sentence in comparison.missing)
+    yield from (f"not judged: {sentence}" for sentence in comparison.unjudged)
+
+
+def whole(sheet: Sheet, width: int) -> str:
+    """The sheet under a title that may be wider than it."""
+    below = drawn(replace(sheet, title=""), width).strip("\n")
+    return f"{wrapped(sheet.title, width)}\n\n{below}"
+
+
+def wrapped(words: str, width: int) -> str:
+    """A line in lines of that width, the later ones indented; no word is broken."""
+    return textwrap.fill(
+        words, width, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
+    )
+
+
+def _cells(account: Account, width: int) -> Iterator[str]:
+    shown = False
+    for cell in account.cells:
+        sheets = [whole(sheet, width) for sheet in cell_sheets(cell)]
+        notes = [wrapped(note, width) for note in cell_notes(cell, account.notes)]
+        heading = [] if sheets else [f"{cell.place}{f' ({cell.mark})' if cell.mark else ''}"]
+        yield "\n\n".join([*heading, *sheets, *(["\n".join(notes)] if notes else [])])
+        shown = shown or bool(sheets)
+    if shown:
+        yield "\n".join(wrapped(line, width) for line in (TOLD, SLOWER))
+
+
+def _apart(comparison: Comparison, width: int) -> Iterator[str]:
+    yield "\n".join(wrapped(line, width) for line in refused(comparison))
+    sheet = difference_sheet(comparison)
+    if sheet.rows and not comparison.refusals:
+        yield whole(sheet, width)

@@ -1,0 +1,130 @@
+"""A gate as JUnit XML: a test case for each rule in each cell."""
+
+import re
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from reports.account import Account, CellAccount
+from reports.comparison import sides
+from reports.gate import confirmation
+from reports.notation import measured, percent
+from reports.verdict_tables import rule
+from reports.verdicts import gated, more, signed
+from results.direction import DIRECTIONS
+from results.verdict import Judgement
+
+# What XML 1.0 cannot hold, even escaped.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(account: Account) -> str:
+    """The document: a rule that failed is a failure, an inconclusive one is skipped.
+
+    What is not valid, and a refusal, are errors; a cell that only one side has is skipped.
+    """
+    cases = [*_refusals(account), *_problems(account)]
+    cases += [_case(account, cell, one) for cell, one in gated(account)]
+    cases += _unmatched(account)
+    if not cases:
+        cases = [_told("gate", "no rule was judged", "error", "no rule was judged: state one")]
+    counts = {
+        "tests": str(len(cases)),
+        "failures": _count(cases, "failure"),
+        "errors": _count(cases, "error"),
+        "skipped": _count(cases, "skipped"),
+        "time": "0",
+    }
+    # The common schema counts the skipped in a suite and not above it.
+    above = {name: count for name, count in counts.items() if name != "skipped"}
+    root = Element("testsuites", {"name": "paceline", **above})
+    suite = SubElement(root, "testsuite", {"name": _clean(_title(account)), **counts})
+    suite.extend(cases)
+    out = SubElement(suite, "system-out")
+    out.text = _clean("\n".join([*sides(account), *confirmation(account)]))
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _title(account: Account) -> str:
+    return f"paceline gate ({account.mark})" if account.mark else "paceline gate"
+
+
+def _case(account: Account, cell: CellAccount, one: Judgement) -> Element:
+    name = _marked(f"{rule(one)}: {cell.place}", account)
+    made = Element("testcase", _names(cell.cell.experiment, name))
+    message = "; ".join(filter(None, [f"{one.verdict}: {one.reason}", more(one)]))
+    tags = {"fail": "failure", "inconclusive": "skipped", "invalid": "error"}
+    if one.gate in tags:
+        made.append(_element(tags[one.gate], message, _numbers(one)))
+    else:
+        SubElement(made, "system-out").text = _clean(f"{message}\n{_numbers(one)}")
+    return made
+
+
+def _numbers(one: Judgement) -> str:
+    effect, unit = one.effect, DIRECTIONS[one.effect.metric].unit
+    if effect.ratio is None:
+        return f"margin {percent(one.margin)}"
+    values = [measured(value, unit, with_unit=True) for value in (effect.base, effect.other)]
+    return (
+        f"base {values[0]}, other {values[1]}, change {signed(effect)}, margin "
+        f"{percent(one.margin)}, smallest detectable difference {percent(effect.detectable, 2)}"
+    )
+
+
+def _refusals(account: Account) -> list[Element]:
+    return [
+        _told("comparability", sentence.partition(":")[0], "error", sentence)
+        for sentence in account.comparison.refusals
+    ]
+
+
+def _problems(account: Account) -> list[Element]:
+    """A cell that is not valid, where no rule's own case says so."""
+    return [
+        _told(cell.cell.experiment, f"valid: {cell.place}", "error", "; ".join(cell.cell.problems))
+        for cell in account.cells
+        if cell.cell.problems and not cell.cell.judgements
+    ]
+
+
+def _unmatched(account: Account) -> list[Element]:
+    comparison = account.comparison
+    return [
+        *(_told("coverage", one, "error", one) for one in comparison.missing),
+        *(_told("coverage", one, "skipped", one) for one in comparison.unjudged),
+        *(
+            _told("comparability", name, "skipped", f"not compared: {name} is on one side only")
+            for name in comparison.unmatched
+        ),
+    ]
+
+
+def _told(group: str, name: str, tag: str, message: str) -> Element:
+    made = Element("testcase", _names(group, name))
+    made.append(_element(tag, message, ""))
+    return made
+
+
+def _element(tag: str, message: str, text: str) -> Element:
+    attributes = {"message": _clean(message)}
+    # The common schema gives a skipped test no type.
+    made = Element(tag, attributes if tag == "skipped" else {**attributes, "type": "paceline"})
+    made.text = _clean(text)
+    return made
+
+
+def _names(group: str, name: str) -> dict[str, str]:
+    return {"classname": _clean(f"paceline.{group}"), "name": _clean(name), "time": "0"}
+
+
+def _marked(words: str, account: Account) -> str:
+    return f"{words} ({account.mark})" if account.mark else words
+
+
+def _count(cases: Sequence[Element], tag: str) -> str:
+    return str(sum(case.find(tag) is not None for case in cases))
+
+
+def _clean(words: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", words)

@@ -1,0 +1,287 @@
+"""The tables of a comparison: each cell's metrics with their verdicts, and what stands beside."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from reports.account import Account, CellAccount
+from reports.notation import changed, counted, label, measured, number, percent
+from reports.tables import Column, Sheet
+from reports.verdicts import change, explored, gated, more
+from results.comparison import CellComparison, Comparison
+from results.direction import DIRECTIONS
+from results.effect import Effect
+from results.moved import MOST
+from results.standing import Difference
+from results.verdict import Gate, Judgement
+
+TOLD = (
+    "MDD: the smallest difference that such runs show in 80 of 100 cases; changes are other "
+    "against base, with 95 % intervals"
+)
+
+FEW = 6
+"""So many exploratory metrics that are worse are named; more are counted."""
+
+STANDINGS = {
+    "refusing": "in the way",
+    "factor": "compared",
+    "allowed": "allowed",
+    "harmless": "harmless",
+}
+"""What a difference means, in a word."""
+
+GATES: dict[Gate, str] = {
+    "pass": "pass",
+    "fail": "FAIL",
+    "inconclusive": "inconclusive",
+    "invalid": "INVALID",
+}
+"""What became of a rule, as it is shown."""
+
+Filled = tuple[Column, Callable[[Judgement], str]]
+
+
+def cell_sheets(cell: CellAccount, *, whole: bool = False) -> list[Sheet]:
+    """The gated metrics of a cell, and the exploratory ones apart; all of these with `whole`.
+
+    None where the cell is not valid: its problems are among its notes.
+    """
+    if cell.cell.problems:
+        return []
+    rules = [one for one in cell.cell.judgements if one.gated]
+    core, rest = explored(cell)
+    free = [*core, *rest] if whole else list(core)
+    made = []
+    if rules:
+        made.append(_sheet(cell, "gated", rules, whole=whole))
+    if free:
+        told = "exploratory, no rule names them" if rules else "exploratory, as no rule is given"
+        made.append(_sheet(cell, told, free, whole=whole))
+    return made
+
+
+def cell_notes(cell: CellAccount, shared: Sequence[str], *, whole: bool = False) -> list[str]:
+    """What is to be known of a cell as a whole, besides what all cells share."""
+    one = cell.cell
+    notes = [f"not judged: {problem}" for problem in one.problems]
+    notes += [f"note: {note}" for note in one.notes if note not in shared]
+    notes += _failures(one)
+    notes += _matched(one)
+    core, rest = explored(cell)
+    rules = [each for each in one.judgements if each.gated]
+    notes += _drifts([*rules, *core])
+    if rest and not whole:
+        notes.append(_rest(rest))
+    return notes
+
+
+def gate_sheet(account: Account) -> Sheet:
+    """A row for each rule and cell: whether it passed, and why."""
+    rows = [
+        (
+            GATES[one.gate or "pass"],
+            label(one.effect.metric),
+            cell.place,
+            change(one.effect),
+            percent(one.margin),
+            percent(one.effect.detectable, 2),
+            _verdict(one),
+        )
+        for cell, one in gated(account)
+    ]
+    names = ("gate", "metric", "cell", "change", "margin", "MDD", "verdict")
+    numbers = {"change", "margin", "MDD"}
+    columns = tuple(Column(name=name, number=name in numbers) for name in names)
+    notes = tuple(_undecided(gated(account)))
+    title = _marked("Rules: no metric is worse by more than its margin", account.mark)
+    return Sheet(title=title, columns=columns, rows=tuple(rows), notes=notes)
+
+
+def rule(one: Judgement) -> str:
+    """The rule in words: `TTFT p90 no more than 5 % worse`."""
+    name = label(one.effect.metric)
+    if one.margin is None:
+        return f"{name} no worse than its margin"
+    return f"{name} no more than {percent(one.margin)} worse"
+
+
+def moved_sheet(account: Account) -> Sheet:
+    """The requests that got slower by the largest factors, where a gated latency is worse."""
+    found = {(cell.place, one) for cell in account.cells for one in cell.moved}
+    order = sorted(found, key=lambda each: (-each[1].ratio, each[0], each[1].trace, each[1].turn))
+    rows = tuple(
+        (
+            label(one.metric),
+            place,
+            one.trace,
+            one.stream,
+            number(one.turn, 0),
+            number(one.repeat, 0),
+            measured(one.base, DIRECTIONS[one.metric].unit),
+            measured(one.other, DIRECTIONS[one.metric].unit),
+            f"{number(one.ratio)} times",
+        )
+        for place, one in order[:MOST]
+    )
+    texts = {"metric", "cell", "trace", "stream"}
+    names = ("metric", "cell", "trace", "stream", "turn", "repeat", "base", "other", "ratio")
+    return Sheet(
+        title=_marked("Requests that got slower by most", account.mark),
+        columns=tuple(Column(name=name, number=name not in texts) for name in names),
+        rows=rows,
+    )
+
+
+def difference_sheet(comparison: Comparison, *, whole: bool = False) -> Sheet:
+    """In what the sides differ, what stands in the way first; harmless ones only with `whole`."""
+    shown = [one for one in comparison.differences if whole or one.standing != "harmless"]
+    names = ("key", "base", "other", "standing")
+    return Sheet(
+        title="What the sides differ in",
+        columns=tuple(Column(name=name, number=False) for name in names),
+        rows=tuple((one.key, one.base, one.other, _standing(one)) for one in shown),
+    )
+
+
+def _standing(one: Difference) -> str:
+    word = STANDINGS[one.standing]
+    return f"{word}: {one.reason}" if one.reason else word
+
+
+def _sheet(cell: CellAccount, told: str, shown: Sequence[Judgement], *, whole: bool) -> Sheet:
+    columns = _columns(cell.cell.runs, shown, whole=whole)
+    runs = " + ".join(number(count, 0) for count in cell.cell.runs)
+    return Sheet(
+        title=_marked(f"{cell.place}, {runs} runs: {told}", cell.mark),
+        columns=tuple(column for column, _ in columns),
+        rows=tuple(tuple(value(one) for _, value in columns) for one in shown),
+        notes=tuple(_reasons(shown)),
+    )
+
+
+def _columns(
+    runs: tuple[int, int], shown: Sequence[Judgement], *, whole: bool
+) -> tuple[Filled, ...]:
+    columns: list[Filled] = [
+        (Column(name="metric", number=False), lambda one: _named(one.effect)),
+        (Column(name="base"), lambda one: _value(one.effect, one.effect.base)),
+        (Column(name="other"), lambda one: _value(one.effect, one.effect.other)),
+        (Column(name="change"), lambda one: change(one.effect)),
+        (Column(name="margin"), lambda one: percent(one.margin)),
+        (Column(name="MDD"), lambda one: percent(one.effect.detectable, 2)),
+        (Column(name="verdict", number=False), lambda one: one.verdict),
+    ]
+    if whole or any(one.effect.runs != runs for one in shown):
+        columns.append((Column(name="runs"), lambda one: _runs(one.effect)))
+    if whole:
+        columns.append((Column(name="pairs"), lambda one: _pairs(one.effect)))
+        columns.append((Column(name="by", number=False), lambda one: _how(one.effect)))
+    return tuple(columns)
+
+
+def _named(effect: Effect) -> str:
+    """What the metric is called, with a unit that no number of it carries."""
+    unit = DIRECTIONS[effect.metric].unit
+    bare = unit in {"s", "s/token", "share"}
+    return label(effect.metric) if bare else f"{label(effect.metric)}, {unit}"
+
+
+def _value(effect: Effect, value: float | None) -> str:
+    return measured(value, DIRECTIONS[effect.metric].unit)
+
+
+def _runs(effect: Effect) -> str:
+    return "+".join(number(count, 0) for count in effect.runs)
+
+
+def _pairs(effect: Effect) -> str:
+    return number(effect.matched.pairs, 0) if effect.matched else "n/a"
+
+
+def _how(effect: Effect) -> str:
+    return "n/a" if effect.how == "none" else effect.how
+
+
+def _marked(words: str, mark: str) -> str:
+    return f"{words} ({mark})" if mark else words
+
+
+def _reasons(shown: Iterable[Judgement]) -> Iterator[str]:
+    """Why rows are as they are, rows of one reason together."""
+    told: dict[str, list[str]] = {}
+    for one in shown:
+        for reason in _why(one):
+            told.setdefault(reason, []).append(label(one.effect.metric))
+    for reason, names in told.items():
+        yield f"{', '.join(dict.fromkeys(names))}: {reason}"
+
+
+def _why(one: Judgement) -> Iterator[str]:
+    if one.verdict in {"inconclusive", "invalid"}:
+        passes = "; it passes, as it is surely no worse than the margin"
+        told = "; ".join(filter(None, [f"{one.verdict}: {one.reason}", more(one)]))
+        yield told + passes * (one.gate == "pass")
+    elif one.verdict == "same" and "," in one.reason:
+        yield f"same: {one.reason}"
+    if one.effect.how == "one pair":
+        yield "~ holds for this pair of runs only, whatever its interval"
+    if one.effect.reason and one.effect.reason not in one.reason and one.effect.ratio is not None:
+        yield one.effect.reason
+
+
+def _verdict(one: Judgement) -> str:
+    passes = one.gate == "pass" and one.verdict == "inconclusive"
+    return "inconclusive, but surely no worse" if passes else one.verdict
+
+
+def _undecided(rules: Iterable[tuple[CellAccount, Judgement]]) -> Iterator[str]:
+    """Why rules neither failed nor passed."""
+    for cell, one in rules:
+        if one.gate in {"inconclusive", "invalid"}:
+            told = (f"{one.verdict}: {one.reason}", *cell.cell.problems, more(one))
+            yield f"{label(one.effect.metric)}, {cell.place}: {'; '.join(filter(None, told))}"
+
+
+def _failures(cell: CellComparison) -> Iterator[str]:
+    if any(cell.failed):
+        told = (
+            f"{number(failed, 0)} of {number(asked, 0)} ({side})"
+            for failed, asked, side in zip(cell.failed, cell.asked, ("base", "other"), strict=True)
+        )
+        yield f"failed requests, which are in no latency: {', '.join(told)}"
+
+
+def _matched(cell: CellComparison) -> Iterator[str]:
+    """How many requests are on both sides; the same for all that is compared by request."""
+    found = (one.effect.matched for one in cell.judgements if one.effect.matched)
+    for one in dict.fromkeys(found):
+        alone, lost = percent(one.unmatched, 2), percent(one.lost, 2)
+        yield (
+            f"requests: {number(one.pairs, 0)} on both sides, in "
+            f"{counted(one.sessions, 'session')}; {alone} of all are on one side only, {lost} of "
+            "those of the side with fewer"
+        )
+
+
+def _drifts(judgements: Iterable[Judgement]) -> Iterator[str]:
+    """What surely changed from run to run, whichever side it was."""
+    known = [(one.effect.metric, one.effect.drift) for one in judgements if one.effect.drift]
+    sure = [(metric, drift) for metric, drift in known if not drift.low <= 0 <= drift.high]
+    told = []
+    for metric, drift in sure:
+        slope, ends = changed(1 + drift.slope, 1 + drift.low, 1 + drift.high)
+        told.append(f"{label(metric)} {slope} (95 % interval {ends})")
+    if told:
+        yield f"drift from run to run: {', '.join(told)}"
+    elif known:
+        yield "drift from run to run: none is shown in any metric above"
+
+
+def _rest(rest: Sequence[Judgement]) -> str:
+    """What the metrics that are not told one by one came to."""
+    counts = []
+    for verdict in ("worse", "better", "inconclusive", "same", "invalid"):
+        names = [label(one.effect.metric) for one in rest if one.verdict == verdict]
+        if names:
+            listed = f" ({', '.join(names)})" if verdict == "worse" and len(names) <= FEW else ""
+            counts.append(f"{number(len(names), 0)} {verdict}{listed}")
+    return f"{counted(len(rest), 'more metric')}, exploratory: {', '.join(counts)}"

@@ -1,0 +1,228 @@
+"""What a comparison says, in sentences: which side is faster, by how much, and how sure that is."""
+
+from collections.abc import Iterator, Sequence
+from math import log
+
+from reports.account import Account, CellAccount
+from reports.notation import TIMES, by, changed, counted, label, number, percent
+from results.comparison import Comparison
+from results.effect import Effect
+from results.verdict import Judgement, Verdict
+
+LEADING = (
+    ("ttft", "ttft.p50", "batch_tpot"),
+    ("tpot", "tpot.p50"),
+    ("output_rate_per_gpu", "output_rate", "batch_rate_per_gpu", "batch_rate"),
+)
+"""What is told first where no rule names anything: of each row the first that can be judged."""
+
+CORE = (
+    *("ttft", "ttft.p90", "tpot", "tpot.p90", "e2el", "interactivity.p90"),
+    *("output_rate", "output_rate_per_gpu", "goodput", "cache_hit"),
+    *("batch_tpot", "batch_rate", "batch_rate_per_gpu"),
+)
+"""The metrics that are told one by one where no rule names them."""
+
+LONGEST = 40
+"""A side with a longer name, or with a path, is called base or other in a sentence."""
+
+ORDER: tuple[Verdict, ...] = ("worse", "better", "inconclusive", "invalid", "same")
+"""In which order verdicts are told."""
+
+Judged = tuple[CellAccount, Judgement]
+
+
+def headline(account: Account) -> tuple[str, ...]:
+    """The sentences that come first: one for each leading metric, over all cells."""
+    prefix = f"{account.mark}. " if account.mark else ""
+    return tuple(prefix + line for line in _lines(account))
+
+
+def amount(effect: Effect) -> str:
+    """By how much, and how sure: `12.0 %`, then `95 % interval 9.1 to 15.2 %` in brackets."""
+    told, ends = by(effect.ratio or 1.0, effect.low, effect.high)
+    return f"{told} ({f'95 % interval {ends}' if ends else 'no interval'})"
+
+
+def signed(effect: Effect) -> str:
+    """The change in a sentence: `+0.3 % (95 % interval -0.9 to +1.5 %)`; nothing without one."""
+    if effect.ratio is None:
+        return ""
+    if effect.how == "identical":
+        return "identical"
+    told, ends = changed(effect.ratio, effect.low, effect.high)
+    alone = " in this pair of runs alone" if effect.how == "one pair" else ""
+    return f"{told}{alone} ({f'95 % interval {ends}' if ends else 'no interval'})"
+
+
+def change(effect: Effect) -> str:
+    """The change in a table: `+12.0 % (+9.1 to +15.2)`, with `~` where it is of one pair alone."""
+    if effect.ratio is None:
+        return "n/a"
+    if effect.how == "identical":
+        return "identical"
+    told, ends = changed(effect.ratio, effect.low, effect.high)
+    alone = "~" if effect.how == "one pair" else ""
+    return f"{alone}{told} ({ends.removesuffix(' %') or 'no interval'})"
+
+
+def direction(effect: Effect) -> str:
+    """What other is against base: `slower`, `faster`; `lower`, `higher` of what is no speed."""
+    speed = effect.unit in TIMES or effect.unit == "tok/s/user"
+    ratio = effect.ratio or 1.0
+    worse = ratio > 1 if effect.better == "lower" else ratio < 1
+    if speed:
+        return "slower" if worse else "faster"
+    return "higher" if ratio > 1 else "lower"
+
+
+def more(judgement: Judgement) -> str:
+    """How many runs would decide an inconclusive judgement; nothing where that is not known."""
+    if judgement.verdict != "inconclusive":
+        return ""
+    if judgement.more_runs is not None and judgement.runs_needed is not None:
+        runs = counted(judgement.more_runs, "more run")
+        return f"{runs} a side ({number(judgement.runs_needed, 0)} in all) would decide"
+    known = judgement.effect.worsening is not None and judgement.margin is not None
+    return "no number of runs in reach would show it the same" if known else ""
+
+
+def called(comparison: Comparison) -> tuple[str, str]:
+    """What base and other are called in a sentence."""
+    names = comparison.base, comparison.other
+    if names[0] == names[1] or max(map(len, names)) > LONGEST or any("/" in one for one in names):
+        return "base", "other"
+    return names
+
+
+def gated(account: Account) -> tuple[Judged, ...]:
+    """The judgements of rules, those that did not pass first."""
+    found = [(cell, one) for cell, one in account.judgements() if one.gated]
+    order = ("fail", "invalid", "inconclusive", "pass")
+    return tuple(sorted(found, key=lambda each: order.index(each[1].gate or "pass")))
+
+
+def explored(cell: CellAccount) -> tuple[tuple[Judgement, ...], tuple[Judgement, ...]]:
+    """The exploratory judgements of a cell: those told one by one, and the rest."""
+    free = [one for one in cell.cell.judgements if not one.gated]
+    core = sorted(
+        (one for one in free if one.effect.metric in CORE),
+        key=lambda one: CORE.index(one.effect.metric),
+    )
+    return tuple(core), tuple(one for one in free if one.effect.metric not in CORE)
+
+
+def leading(account: Account) -> list[str]:
+    """The metrics that are told first: those of rules, else a few that all engines have."""
+    valid = [(cell, one) for cell, one in account.judgements() if not cell.cell.problems]
+    rules = dict.fromkeys(one.effect.metric for _, one in valid if one.gated)
+    if rules:
+        return list(rules)
+    told = [one.effect.metric for _, one in valid if one.effect.ratio is not None]
+    return [
+        max(found, key=told.count)
+        for group in LEADING
+        if (found := [metric for metric in group if metric in told])
+    ]
+
+
+def _lines(account: Account) -> Iterator[str]:
+    comparison = account.comparison
+    base, other = called(comparison)
+    if comparison.refusals:
+        count = len(comparison.refusals)
+        reasons = counted(count, "reason")
+        stands = "stands" if count == 1 else "stand"
+        yield f"Not compared: {reasons} {stands} in the way of comparing {base} and {other}."
+        return
+    if not account.cells:
+        yield f"Nothing to compare: {base} and {other} have no workload under one load in common."
+        return
+    invalid = [cell.place for cell in account.cells if cell.cell.problems]
+    metrics = leading(account)
+    for metric in metrics:
+        judged = [each for each in account.judgements() if each[1].effect.metric == metric]
+        # A rule may hold in one experiment alone: what it says is not mixed with what it does not.
+        ruled = [each for each in judged if each[1].gated]
+        yield f"{_metric(ruled or judged, base, other)}."
+    if invalid:
+        cells = counted(len(invalid), "cell")
+        yield (
+            f"{cells} of {number(len(account.cells), 0)} must not be judged, as runs in "
+            f"{'it' if len(invalid) == 1 else 'them'} are not valid: {'; '.join(invalid)}."
+        )
+    gaps = len(comparison.missing) + len(comparison.unjudged)
+    if gaps:
+        yield f"Not all that rules are about was judged: {counted(gaps, 'gap')}, each told below."
+    if not metrics and not invalid:
+        yield f"Nothing is judged: {base} and {other} have no metric in common."
+
+
+def _metric(judged: Sequence[Judged], base: str, other: str) -> str:
+    """What there is to say of one metric in all cells."""
+    valid = [each for each in judged if not each[0].cell.problems]
+    whole = len(valid)
+    parts = []
+    for verdict in ORDER:
+        members = [each for each in valid if each[1].verdict == verdict]
+        if members:
+            parts.append(_said(verdict, members, whole, (base, other)))
+    return "; ".join(parts)
+
+
+def _said(verdict: Verdict, members: Sequence[Judged], whole: int, names: tuple[str, str]) -> str:
+    """What there is to say of a metric in the cells that have this verdict."""
+    cell, most = max(members, key=lambda each: _size(each[1]))
+    several = f" in {len(members)} of {counted(whole, 'cell')}" if whole > 1 else ""
+    where = f"{'most in ' if len(members) > 1 else 'in '}{cell.place}: " if whole > 1 else ""
+    where = where if _size(most) else ""
+    name = label(most.effect.metric)
+    match verdict:
+        case "worse" | "better":
+            return _apart(most, name, names, several, where)
+        case "same":
+            return _same(members, most, name, names, several, where)
+        case "inconclusive":
+            told = (signed(most.effect), most.reason, more(most))
+            return f"not decided in {name}{several}: {where}{'; '.join(filter(None, told))}"
+    return f"{name} must not be judged{several}: {where}{most.reason}"
+
+
+def _apart(one: Judgement, name: str, names: tuple[str, str], several: str, where: str) -> str:
+    way = direction(one.effect)
+    # Of what is no speed, lower says nothing of which is better.
+    judged = "" if way in {"slower", "faster"} else f", which is {one.verdict}"
+    told, _, sure = amount(one.effect).partition(" (")
+    if not several:
+        return f"{names[1]} is {told} {way} than {names[0]} in {name}{judged} ({sure}"
+    which = f"{names[1]} is {way} than {names[0]} in {name}{several}{judged}"
+    return f"{which}; {where}{told} ({sure}"
+
+
+def _same(
+    members: Sequence[Judged],
+    most: Judgement,
+    name: str,
+    names: tuple[str, str],
+    several: str,
+    where: str,
+) -> str:
+    margins = _span([one.margin for _, one in members])
+    seen = _span([one.effect.detectable for _, one in members], 2)
+    return (
+        f"{names[1]} and {names[0]} are the same in {name}, within {margins}{several}: {where}"
+        f"{signed(most.effect)}; smallest detectable difference {seen}"
+    )
+
+
+def _span(shares: Sequence[float | None], digits: int = 3) -> str:
+    """One share, or the smallest and the largest of several."""
+    known = sorted(share for share in shares if share is not None)
+    ends = list(dict.fromkeys(percent(share, digits) for share in (known[:1] + known[-1:])))
+    return " to ".join(ends) or "n/a"
+
+
+def _size(one: Judgement) -> float:
+    """How far the change is from nothing, either way."""
+    ratio = one.effect.ratio
+    return abs(log(ratio)) if ratio else 0.0

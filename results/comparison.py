@@ -1,0 +1,265 @@
+"""Two sides compared: cell by cell, metric by metric."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from results.calibration import Calibration, mismatches, noise
+from results.comparability import differences, refusals
+from results.contest import Contest, Entry, contest
+from results.contrast import LEVEL
+from results.coverage import about, missing, unjudged
+from results.direction import DIRECTIONS
+from results.effect import Effect
+from results.effects import Noise, effects, nothing
+from results.errors import InputError
+from results.matching import Match, match
+from results.side import Side
+from results.standing import Difference, within
+from results.verdict import Judgement, Margin, Rule, invalid, judge, together
+
+EXPLORED = Margin(relative=0.05)
+"""What metrics that no rule names are held against."""
+
+PROMPTS = "prompt_tokens"
+"""The key under which different tokens for one message are allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellComparison:
+    """One workload under one load on both sides: its judgements, or why it is invalid.
+
+    `problems` are finished sentences; where there are any, every judgement is `invalid`. `failed`
+    and `asked` count the requests that failed and all that ended, of base and other.
+    """
+
+    name: str
+    experiment: str
+    arms: tuple[str, str]
+    workload: Mapping[str, Any]
+    load: Mapping[str, Any]
+    runs: tuple[int, int]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    failed: tuple[int, int]
+    asked: tuple[int, int]
+    judgements: tuple[Judgement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What two sides have in common, and how they differ there.
+
+    `differences` are those of results/comparability.py. `refusals` are finished sentences: where
+    there are any, nothing was judged and `cells` is empty. `unmatched` names cells that only one
+    side has. `allowed` are the keys in which the sides were allowed to differ. `calibration` is
+    what the calibration that was given says of itself, `uncalibrated` why it was not used.
+    `missing` says which cells rules are about and other lacks, `unjudged` which base lacks.
+    """
+
+    base: str
+    other: str
+    cells: tuple[CellComparison, ...]
+    differences: tuple[Difference, ...] = ()
+    refusals: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    calibration: str | None = None
+    uncalibrated: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    level: float = LEVEL
+    seed: int = 0
+
+
+def compare(
+    base: Side,
+    other: Side,
+    rules: Sequence[Rule] = (),
+    *,
+    calibration: Calibration | None = None,
+    factors: Sequence[str] = (),
+    allow: Sequence[str] = (),
+    explored: Margin = EXPLORED,
+    seed: int = 0,
+) -> Comparison:
+    """Everything that two sides have in common, judged; docs/verdicts.md says how.
+
+    The metrics that `rules` name gate, and are held against their own margins; all others are
+    held against `explored`. Raises InputError where a rule or a factor names nothing.
+    """
+    _check(rules)
+    found = differences(base, other, factors=factors, allow=allow)
+    refused = list(refusals(found))
+    matches, alone = ((), ()) if refused else match(base, other)
+    cells = []
+    for one in matches:
+        read = contest(one.base, one.other)
+        refused += [] if within(PROMPTS, allow) else _apart(one, read)
+        spreads, floors = noise(calibration, base, one) if calibration else ({}, {})
+        against = _Against(
+            margins=_margins(rules, one.base[0].cell.experiment),
+            explored=explored,
+            spreads=spreads,
+            floors=floors,
+            seed=seed,
+        )
+        cells.append(_cell(one, read, (base, other), against))
+    return Comparison(
+        base=base.name,
+        other=other.name,
+        cells=() if refused else _with_holm(cells),
+        differences=found,
+        refusals=tuple(refused),
+        unmatched=alone,
+        allowed=tuple(allow),
+        calibration=calibration.provenance if calibration else None,
+        uncalibrated=mismatches(calibration, base) if calibration else (),
+        missing=tuple(missing(base, other, rules, alone)),
+        unjudged=tuple(unjudged(base, other, rules, alone)) if not refused else (),
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Against:
+    """What the effects of a cell are held against."""
+
+    margins: Mapping[str, Margin]
+    explored: Margin
+    spreads: Noise
+    floors: Mapping[str, float]
+    seed: int
+
+
+def _margins(rules: Sequence[Rule], experiment: str) -> dict[str, Margin]:
+    """Those of the rules that hold in the experiment; the last one for a metric counts."""
+    return {rule.metric: rule.margin for rule in rules if about(rule, experiment)}
+
+
+def _check(rules: Sequence[Rule]) -> None:
+    for rule in rules:
+        if rule.metric not in DIRECTIONS:
+            raise InputError(
+                f'the rule for "{rule.metric}" names no metric that can be compared: take one of '
+                f"{', '.join(DIRECTIONS)}"
+            )
+
+
+def _cell(one: Match, read: Contest, sides: tuple[Side, Side], against: _Against) -> CellComparison:
+    problems = (*_problems(read), *_not_begun(one, sides))
+    told = [side[0].point.cell for side in read.sides]
+    if problems:
+        judged = [
+            invalid(nothing(read, metric, None), "the cell is invalid", gated=True)
+            for metric in against.margins
+        ]
+    else:
+        found = effects(read, against.spreads, against.seed, against.margins)
+        judged = [_judged(effect, against) for effect in found]
+    failed, asked = zip(*(_requests(side) for side in read.sides), strict=True)
+    return CellComparison(
+        name=one.name,
+        experiment=told[0].experiment,
+        arms=(told[0].arm, told[1].arm),
+        workload=told[0].workload,
+        load=told[0].load,
+        runs=(len(read.base), len(read.other)),
+        problems=problems,
+        notes=_notes(read),
+        failed=failed,
+        asked=asked,
+        judgements=tuple(judged),
+    )
+
+
+def _judged(effect: Effect, against: _Against) -> Judgement:
+    margin = against.margins.get(effect.metric)
+    floor = against.floors.get(effect.metric)
+    return judge(effect, margin or against.explored, floor=floor, gated=margin is not None)
+
+
+def _with_holm(cells: Sequence[CellComparison]) -> tuple[CellComparison, ...]:
+    """Holm's rule over the gated metrics of all cells: any of them can fail the gate."""
+    judged = iter(together([each for cell in cells for each in cell.judgements]))
+    return tuple(
+        replace(cell, judgements=tuple(islice(judged, len(cell.judgements)))) for cell in cells
+    )
+
+
+def _problems(read: Contest) -> tuple[str, ...]:
+    """Why the cell must not be judged: what is wrong with each of its runs."""
+    found = []
+    for side in read.sides:
+        for entry in side:
+            summary, cell = entry.summary, entry.point.cell
+            where = f"{entry.folder}: {cell.name} ({cell.arm})"
+            if summary.status != "finished":
+                ended = f"{summary.status}: {summary.reason or 'it was interrupted'}"
+                found.append(f"{where} is {ended}")
+            found += [f"{where}: {problem}" for problem in summary.problems]
+    return tuple(found)
+
+
+def _not_begun(one: Match, sides: tuple[Side, Side]) -> Iterator[str]:
+    """Repeats that the plan has and that never began."""
+    for side, points in zip(sides, (one.base, one.other), strict=True):
+        cells = {point.cell.cell for point in points}
+        for run in side.runs:
+            begun = {point.cell.id for point in run.points}
+            for planned in run.plan["points"]:
+                if planned.get("cell") in cells and planned["id"] not in begun:
+                    yield f"{run.path.name}: {planned['name']} has not begun: finish the run first"
+
+
+def _apart(one: Match, read: Contest) -> list[str]:
+    """A refusal where servers tell different input tokens for the same message."""
+    found = [pairs for pairs in read.pairs.values() if pairs.told]
+    if not found or found[0].told is None:
+        return []
+    count, whole = sum(pairs.apart for pairs in found), sum(p.count for p in read.pairs.values())
+    base, other = found[0].told
+    return [
+        f"{PROMPTS}: {base:.0f} against {other:.0f} input tokens for the same message, in {count} "
+        f"of {whole} requests of {one.name}: a template, a tokenizer or a thinking mode differs; "
+        f"state it on both sides and run again, or add --allow {PROMPTS}"
+    ]
+
+
+def _requests(side: Sequence[Entry]) -> tuple[int, int]:
+    """How many requests failed, and how many ended, in the runs of a side."""
+    counts = []
+    for name in ("failed", "ok"):
+        figures = [entry.summary.figures.get(name) for entry in side]
+        counts.append(sum(int(one.value or 0) for one in figures if one))
+    return counts[0], sum(counts)
+
+
+def _notes(read: Contest) -> tuple[str, ...]:
+    """What to know of how the runs were made."""
+    found = []
+    if {one.point.path for one in read.base} & {one.point.path for one in read.other}:
+        found.append("both sides are the very same runs")
+    elif not read.ordered:
+        found.append(
+            "the runs lie in several folders, so what drifted in between is not told apart"
+        )
+    elif _one_after_the_other(read):
+        found.append("one side ran wholly before the other, so what changed then is not told apart")
+    kept = [entry.point.kept for side in read.sides for entry in side if entry.point.kept]
+    if kept and all(one.rows is None for one in kept):
+        found.append(
+            "the baseline file keeps no single requests, so those that moved are told only against "
+            "run folders"
+        )
+    if read.twins:
+        found.append("every request was answered in the very same time on both sides")
+    return tuple(found)
+
+
+def _one_after_the_other(read: Contest) -> bool:
+    """Whether all runs of one side came first, though there were several to interleave."""
+    base, other = ([entry.point.cell.position for entry in side] for side in read.sides)
+    several = min(len(base), len(other)) > 1
+    return several and (max(base) < min(other) or max(other) < min(base))

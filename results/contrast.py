@@ -1,0 +1,253 @@
+"""Two sides contrasted over runs: how far apart their means are on the log scale, and how sure."""
+
+from dataclasses import dataclass, replace
+from math import expm1, inf, sqrt
+from typing import Literal
+
+import numpy as np
+from scipy.special import fdtrc, stdtr, stdtrit
+
+from results.columns import Floats, Ints
+
+How = Literal[
+    "paired requests",
+    "pairs of runs",
+    "runs with drift",
+    "Welch",
+    "one pair",
+    "one pair, calibrated",
+    "identical",
+    "none",
+]
+"""What an effect's interval rests on; docs/verdicts.md says which is taken when."""
+
+LEVEL = 0.95
+"""The level of every interval of a comparison."""
+
+TWO_WAYS = 0.959
+"""The level at which an interval is taken whose way was chosen by a look at the same runs.
+
+So that both ways together cover at least 95 of 100, at any spread of the repeats' workloads:
+simulated for three to five pairs.
+"""
+
+PAIRS = 6
+"""From so many pairs on each pair is one number; below, their number is too dear to give away."""
+
+CHOICE = 0.02
+"""The level of the test whether repeats differ by more than runs do."""
+
+NOTHING = 1e-9
+"""A spread of logarithms below this is rounding."""
+
+IDENTICAL = "the runs are identical, and say nothing of the spread between runs"
+FEW = "one run on a side says nothing of the spread between runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """By how much a metric changed from one run to the next, relative, with its interval."""
+
+    slope: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Series:
+    """One number a run, on the log scale; `pairs` names the workload that each run was sent.
+
+    `positions` are the places in the one order in which the runs of both sides were made.
+    """
+
+    values: Floats
+    pairs: Ints
+    positions: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A difference of logarithms, its standard error and degrees of freedom; error 0 is certain.
+
+    `error` is None where there is none, and `reason` says why. `level` is that of the interval.
+    """
+
+    change: float
+    how: How
+    error: float | None = None
+    freedom: float = inf
+    level: float = LEVEL
+    drift: Drift | None = None
+    reason: str | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The two-sided 95 % interval of the change."""
+        if self.error is None:
+            return None
+        half = quantile(self.freedom, (1 + self.level) / 2) * self.error
+        return self.change - half, self.change + half
+
+    @property
+    def p(self) -> float | None:
+        """How often equal sides differ so much; below 0.05 where the interval leaves 0 out."""
+        if self.error is None:
+            return None
+        if not self.error:
+            return 0.0 if self.change else 1.0
+        tail = 2 * float(stdtr(min(self.freedom, 1e9), -abs(self.change) / self.error))
+        return min(1.0, tail * (1 - LEVEL) / (1 - self.level))
+
+    @property
+    def detectable(self) -> float | None:
+        """The smallest relative difference found in 80 of 100 cases: (t.975 + t.8) x error."""
+        if self.error is None:
+            return None
+        steps = quantile(self.freedom, (1 + self.level) / 2) + quantile(self.freedom, 0.8)
+        return expm1(min(steps * self.error, 700.0))
+
+
+def quantile(freedom: float, share: float) -> float:
+    """That of Student's distribution."""
+    return float(stdtrit(min(freedom, 1e9), share))
+
+
+def contrast(base: Series, other: Series, *, twins: bool = False) -> Estimate:
+    """The mean of other less that of base; docs/verdicts.md says which way is taken when.
+
+    `twins` says that both sides gave the same answer to every request: then even one pair of runs
+    that do not differ is no chance.
+    """
+    pairs = _pairs(base, other)
+    enough = twins or len(base.values) > 1
+    if pairs and enough and np.abs(pairs.changes).max() <= NOTHING:
+        return Estimate(change=0.0, how="identical", error=0.0)
+    if min(len(base.values), len(other.values)) < 2:
+        change = float(other.values.mean() - base.values.mean())
+        return Estimate(change=change, how="none", reason=FEW)
+    together = _with_drift(base, other) or _welch(base, other)
+    if pairs is None or len(pairs.changes) < 3 or not pairs.by_turns:
+        return _sound(together)
+    alone = replace(_of_pairs(pairs.changes), drift=together.drift)
+    if len(pairs.changes) >= PAIRS:
+        return _sound(alone)
+    chosen = alone if _repeats_differ(pairs) else together
+    return _sound(replace(chosen, level=TWO_WAYS))
+
+
+def combined(run: Estimate, error: float, freedom: float, how: How) -> Estimate:
+    """The estimate with another, independent error added in quadrature (Satterthwaite 1946)."""
+    if run.error is None:
+        return run
+    whole = sqrt(run.error**2 + error**2)
+    if not whole:
+        return replace(run, how=how)
+    shares = (run.error / whole) ** 4 / run.freedom + (error / whole) ** 4 / freedom
+    return replace(run, error=whole, freedom=1 / shares if shares else inf, how=how)
+
+
+def _sound(estimate: Estimate) -> Estimate:
+    """Without an error where nothing varies: runs that repeat one another are one run."""
+    if estimate.error is None or estimate.error > NOTHING:
+        return estimate
+    return replace(estimate, error=None, how="none", reason=IDENTICAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pairs:
+    """For each workload that both sides ran once: by how much they differ, their mean, and where.
+
+    `places` are the middles of their positions, `apart` how far other came after base.
+    """
+
+    changes: Floats
+    means: Floats
+    places: Floats | None
+    apart: Floats | None
+
+    @property
+    def by_turns(self) -> bool:
+        """Whether neither side came first by and large, so that a drift cancels."""
+        if self.apart is None:
+            return True
+        return bool(abs(self.apart.mean()) <= 0.5 * np.abs(self.apart).mean())
+
+
+def _pairs(base: Series, other: Series) -> _Pairs | None:
+    """The pairs, by the names of their workloads; None where the runs are no pairs."""
+    one, two = np.argsort(base.pairs), np.argsort(other.pairs)
+    names = base.pairs[one]
+    if (np.diff(names) == 0).any() or not np.array_equal(names, other.pairs[two]):
+        return None
+    first, second = base.values[one], other.values[two]
+    places = apart = None
+    if base.positions is not None and other.positions is not None:
+        before, after = base.positions[one], other.positions[two]
+        places, apart = (before + after) / 2, after - before
+    return _Pairs(changes=second - first, means=(first + second) / 2, places=places, apart=apart)
+
+
+def _of_pairs(changes: Floats) -> Estimate:
+    count = len(changes)
+    return Estimate(
+        change=float(changes.mean()),
+        how="pairs of runs",
+        error=float(changes.std(ddof=1)) / sqrt(count),
+        freedom=count - 1,
+    )
+
+
+def _welch(base: Series, other: Series) -> Estimate:
+    """Welch's t, which takes neither equal spreads nor any pairs for granted."""
+    sizes = len(base.values), len(other.values)
+    parts = [float(side.values.var(ddof=1)) / len(side.values) for side in (base, other)]
+    below = sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    return Estimate(
+        change=float(other.values.mean() - base.values.mean()),
+        how="Welch",
+        error=sqrt(sum(parts)),
+        freedom=sum(parts) ** 2 / below if below else inf,
+    )
+
+
+def _with_drift(base: Series, other: Series) -> Estimate | None:
+    """Least squares of both sides and one drift from each position to the next.
+
+    None where the runs stand in no one order, or are too few to tell a drift.
+    """
+    if base.positions is None or other.positions is None:
+        return None
+    sizes = len(base.values), len(other.values)
+    freedom = sum(sizes) - 3
+    middles = float(base.positions.mean()), float(other.positions.mean())
+    places = np.concatenate([base.positions - middles[0], other.positions - middles[1]])
+    spread = float(places @ places)
+    if freedom < 1 or not spread:
+        return None
+    means = float(base.values.mean()), float(other.values.mean())
+    values = np.concatenate([base.values - means[0], other.values - means[1]])
+    slope, lag = float(places @ values) / spread, middles[1] - middles[0]
+    rest = values - slope * places
+    scale = float(rest @ rest) / freedom
+    half = quantile(freedom, (1 + LEVEL) / 2) * sqrt(scale / spread)
+    return Estimate(
+        change=means[1] - means[0] - slope * lag,
+        how="runs with drift",
+        error=sqrt(scale * (1 / sizes[0] + 1 / sizes[1] + lag**2 / spread)),
+        freedom=freedom,
+        drift=Drift(slope=expm1(slope), low=expm1(slope - half), high=expm1(slope + half)),
+    )
+
+
+def _repeats_differ(pairs: _Pairs) -> bool:
+    """Whether the means of pairs, less a drift, vary by more than the runs inside them (F test)."""
+    inside = float(pairs.changes.var(ddof=1)) / 2
+    if inside <= NOTHING**2:
+        return True
+    rest, freedom = pairs.means - pairs.means.mean(), len(pairs.means) - 1
+    if pairs.places is not None:
+        places = pairs.places - pairs.places.mean()
+        rest = rest - places * float(places @ rest) / float(places @ places)
+        freedom -= 1
+    between = 2 * float(rest @ rest) / freedom
+    return bool(fdtrc(freedom, len(pairs.means) - 1, between / inside) < CHOICE)

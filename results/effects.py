@@ -1,0 +1,259 @@
+"""The effect of every metric in a cell: request by request, or a figure a run."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, hypot, inf, log
+from typing import Literal
+
+import numpy as np
+
+from results.columns import Ints
+from results.contest import Contest, Entry
+from results.contrast import Estimate, How, Series, combined, contrast, quantile
+from results.direction import DIRECTIONS, REQUESTS
+from results.effect import Effect, RunValue, of_estimate
+from results.figure import Figure
+from results.pairing import MOST_LOST, Singles
+from results.spread import MOST, Spread, over_sessions
+
+Noise = Mapping[str, tuple[float, float]]
+"""For each metric how much the logarithm of a run varies, and its degrees of freedom."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kept:
+    """What both sides have of a pair's requests: both means, and each one's change and session."""
+
+    workload: str
+    means: tuple[float, float]
+    changes: Singles
+    sessions: Ints
+
+
+def effects(
+    cell: Contest, noise: Noise, seed: int, wanted: Collection[str] = ()
+) -> Iterator[Effect]:
+    """The effect of every metric that some run has, and of those wanted whatever they have."""
+    for metric in DIRECTIONS:
+        if metric not in wanted and not _told(cell, metric):
+            continue
+        if metric in REQUESTS:
+            yield _of_requests(cell, metric, noise.get(metric), seed)
+        else:
+            yield _of_runs(cell, metric, noise.get(metric))
+
+
+def _told(cell: Contest, metric: str) -> bool:
+    """Whether any run has the metric."""
+    entries = [entry for side in cell.sides for entry in side]
+    if metric in REQUESTS:
+        return any(metric in entry.means for entry in entries)
+    figures = [entry.summary.figures.get(metric) for entry in entries]
+    return any(figure is not None and figure.value is not None for figure in figures)
+
+
+def _of_requests(
+    cell: Contest, metric: str, noise: tuple[float, float] | None, seed: int
+) -> Effect:
+    """The geometric mean ratio over the requests that both sides answered."""
+    if cell.matched is None or cell.matched.lost > MOST_LOST:
+        return _unpaired(cell, metric)
+    kept = _kept(cell, metric)
+    if not kept:
+        return nothing(cell, metric, "no request that both sides answered has it")
+    entries = [_first(side, [one.workload for one in kept]) for side in cell.sides]
+    base, other = (
+        _series(cell, entries[side], [one.means[side] for one in kept]) for side in (0, 1)
+    )
+    estimate = contrast(base, other, twins=cell.twins)
+    spread = None
+    if estimate.how != "identical" and (cell.recurring or estimate.error is None):
+        changes = np.concatenate([one.changes for one in kept])
+        sessions = np.concatenate([one.sessions for one in kept])
+        spread = over_sessions(changes, sessions, seed)
+    counts = len(kept), len(kept)
+    settled = _settled(estimate, spread, noise, counts, "paired requests")
+    effect = _from_runs(metric, entries, (base, other), settled, _selection(cell, spread))
+    over = spread.error if spread and estimate.error is not None else None
+    runs = len(cell.base), len(cell.other)
+    return replace(effect, runs=runs, matched=cell.matched, sessions=over)
+
+
+def _selection(cell: Contest, spread: Spread | None) -> str | None:
+    """What to know of the requests that were compared."""
+    told = []
+    if cell.matched and cell.matched.unmatched > MOST_LOST:
+        told.append("only one side got to some of the requests, and those are not compared")
+    if spread is None and cell.recurring:
+        told.append("every run plays the same few sessions, and this holds for them alone")
+    return "; ".join(told) or None
+
+
+def nothing(cell: Contest, metric: str, reason: str | None) -> Effect:
+    """The effect of a metric of which nothing is known, and why."""
+    return Effect(
+        metric=metric,
+        unit=DIRECTIONS[metric].unit,
+        better=DIRECTIONS[metric].better,
+        how="none",
+        runs=(len(cell.base), len(cell.other)),
+        matched=cell.matched if metric in REQUESTS else None,
+        reason=reason,
+    )
+
+
+def _unpaired(cell: Contest, metric: str) -> Effect:
+    """The same of all requests of each run: where too few of them are on both sides."""
+    told = [[entry for entry in side if metric in entry.means] for side in cell.sides]
+    if any(len(has) < len(side) or not has for has, side in zip(told, cell.sides, strict=True)):
+        return nothing(cell, metric, "a run has no request with it")
+    base, other = (
+        _series(cell, entries, [entry.means[metric] for entry in entries]) for entries in told
+    )
+    few = "no request is" if cell.matched is None else "too few requests are"
+    kept = [entry.point.kept for side in cell.sides for entry in side if entry.point.kept]
+    why = f"{few} on both sides"
+    if kept and all(one.rows is None for one in kept):
+        why = "the baseline file keeps no single requests"
+    reason = f"{why}, so all requests of each run are compared, whatever they are"
+    effect = _from_runs(metric, cell.sides, (base, other), contrast(base, other), reason)
+    return replace(effect, matched=cell.matched)
+
+
+def _of_runs(cell: Contest, metric: str, noise: tuple[float, float] | None) -> Effect:
+    """The ratio of one figure a run."""
+    figures = [[entry.summary.figures.get(metric) for entry in side] for side in cell.sides]
+    values = [[figure.value if figure else None for figure in side] for side in figures]
+    if absent := _absent(figures):
+        return nothing(cell, metric, absent)
+    flat = [value for side in values for value in side if value is not None]
+    if not any(flat) and (cell.twins or len(flat) > 2):
+        equal = nothing(cell, metric, None)
+        return replace(equal, how="identical", base=0.0, other=0.0, ratio=1.0, low=1.0, high=1.0)
+    if min(flat) <= 0:
+        return nothing(cell, metric, "it is 0 in a run, and a ratio to 0 says nothing")
+    base, other = (
+        _series(cell, entries, [log(value) for value in side if value is not None])
+        for entries, side in zip(cell.sides, values, strict=True)
+    )
+    estimate = contrast(base, other, twins=cell.twins)
+    inside = [_inside(side[0]) for side in figures]
+    spread = None
+    if all(inside):
+        spread = Spread(error=hypot(*(one or 0.0 for one in inside)), sessions=MOST)
+    counts = len(base.values), len(other.values)
+    settled = _settled(estimate, spread if estimate.error is None else None, noise, counts)
+    caveat = next(
+        (figure.reason for side in figures for figure in side if figure and figure.reason), None
+    )
+    return _from_runs(metric, cell.sides, (base, other), settled, caveat)
+
+
+def _absent(figures: Sequence[Sequence[Figure | None]]) -> str | None:
+    """Why the figure cannot be compared; None where every run has it."""
+    flat = [figure for side in figures for figure in side]
+    missing = [figure for figure in flat if figure is None or figure.value is None]
+    if not missing:
+        return None
+    reason = next((one.reason for one in missing if one and one.reason), "nothing tells it")
+    return reason if len(missing) == len(flat) else f"{len(missing)} of {len(flat)} runs: {reason}"
+
+
+def _settled(
+    estimate: Estimate,
+    spread: Spread | None,
+    noise: tuple[float, float] | None,
+    counts: tuple[int, int],
+    how: How | None = None,
+) -> Estimate:
+    """The estimate with what sessions add to it; of one pair, with what a calibration knows."""
+    if estimate.how == "identical":
+        return estimate
+    if estimate.error is not None:
+        run = replace(estimate, how=how or estimate.how)
+        return combined(run, spread.error, spread.freedom, run.how) if spread else run
+    if spread is None:
+        return estimate
+    alone = replace(estimate, error=spread.error, freedom=spread.freedom, how="one pair")
+    if noise is None:
+        return alone
+    run_error = noise[0] * hypot(*(count**-0.5 for count in counts))
+    known = combined(alone, run_error, noise[1], "one pair, calibrated")
+    return replace(known, reason=None)
+
+
+def _from_runs(
+    metric: str,
+    entries: Sequence[Sequence[Entry]],
+    sides: tuple[Series, Series],
+    estimate: Estimate,
+    reason: str | None,
+) -> Effect:
+    base, other = sides
+    sentences = [one for one in (estimate.reason, reason) if one]
+    return of_estimate(
+        metric,
+        DIRECTIONS[metric],
+        estimate,
+        (float(base.values.mean()), float(other.values.mean())),
+        runs=(len(base.values), len(other.values)),
+        values=(*_values("base", entries[0], base), *_values("other", entries[1], other)),
+        reason="; ".join(sentences) or None,
+    )
+
+
+def _series(cell: Contest, entries: Sequence[Entry], logs: Sequence[float]) -> Series:
+    names = {name: number for number, name in enumerate(_workloads(cell))}
+    positions = np.array([float(entry.point.cell.position) for entry in entries])
+    return Series(
+        values=np.array(logs),
+        pairs=np.array([names[entry.workload] for entry in entries]),
+        positions=positions if cell.ordered else None,
+    )
+
+
+def _workloads(cell: Contest) -> list[str]:
+    return list(dict.fromkeys(one.workload for side in cell.sides for one in side))
+
+
+def _first(side: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
+    """For each workload the first run of the side that was sent it."""
+    return [next(one for one in side if one.workload == name) for name in names]
+
+
+def _kept(cell: Contest, metric: str) -> list[Kept]:
+    """What both sides have of the metric, pair by pair."""
+    kept = []
+    for name, one in cell.pairs.items():
+        base, changes, sessions = one.base[metric], one.changes[metric], cell.sessions[name]
+        held = ~np.isnan(changes)
+        if not held.any():
+            continue
+        if not held.all():
+            base, changes, sessions = base[held], changes[held], sessions[held]
+        before = float(base.mean(dtype=np.float64))
+        after = before + float(changes.mean(dtype=np.float64))
+        kept.append(Kept(workload=name, means=(before, after), changes=changes, sessions=sessions))
+    return kept
+
+
+def _values(
+    side: Literal["base", "other"], entries: Sequence[Entry], series: Series
+) -> Iterator[RunValue]:
+    for entry, value in zip(entries, series.values, strict=True):
+        cell = entry.point.cell
+        yield RunValue(
+            side=side,
+            folder=entry.folder,
+            pairing=cell.pairing,
+            repeat=cell.repeat,
+            position=cell.position,
+            value=exp(value),
+        )
+
+
+def _inside(figure: Figure | None) -> float | None:
+    """The standard error of the logarithm that the run itself tells."""
+    if figure is None or not figure.low or not figure.high:
+        return None
+    return log(figure.high / figure.low) / (2 * quantile(inf, 0.975))

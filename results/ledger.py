@@ -1,0 +1,207 @@
+"""A baseline as a file: sorted JSON that changes in few lines, small enough to be committed."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from results import document
+from results.baseline import OF_PLAN, Baseline, of_runs
+from results.cell import Cell
+from results.condensed import COLUMNS, condensed, restored
+from results.errors import FolderError, InputError
+from results.evidence import Evidence, Observed
+from results.excerpt import packed, unpacked
+from results.folder import run_id
+from results.run import Run, RunPoint
+from results.side import Side
+from results.side import side as folders
+from results.veil import veiled
+
+KIND = "paceline baseline"
+
+WIDTH = 100
+"""A mapping that is longer than this has a line for each of its keys."""
+
+_OF_CELL = ("cell", "experiment", "arm", "engine", "gpus", "workload", "load", "objectives")
+_OF_POINT = ("id", "pairing", "seed", "repeat", "position", "name")
+_OF_PLAN = ("identity", "suite_seed")
+
+
+def write(path: Path, baseline: Baseline) -> None:
+    """Keeps the baseline as a file. Raises FolderError where it cannot be written."""
+    shared: dict[str, dict[str, Any]] = {}
+    content = {
+        "format": document.FORMAT,
+        "kind": KIND,
+        "suite": baseline.suite,
+        "keeps": baseline.keeps,
+        "columns": COLUMNS,
+        "runs": {run.path.name: _run(run, shared) for run in baseline.runs},
+        "shared": shared,
+    }
+    with document.published(path) as temporary:
+        temporary.write_text(_lines(content, "") + "\n")
+
+
+def read(path: Path) -> Baseline:
+    """The baseline in a file. Raises InputError where it holds none."""
+    try:
+        content = document.read(path)
+    except FolderError as error:
+        raise InputError(f"{error}; a baseline is made with `paceline baseline RUN...`") from None
+    if content.get("kind") != KIND:
+        raise InputError(f"{path} is no baseline: make one with `paceline baseline RUN... -o FILE`")
+    try:
+        runs = [_read_run(path / name, run, content) for name, run in content["runs"].items()]
+        runs.sort(key=lambda run: (run.plan["made"], run.path.name))
+        found = Baseline(suite=content["suite"], keeps=int(content["keeps"]), runs=tuple(runs))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"{path} was not written by this version of paceline, or was damaged ({error}): make "
+            "it anew with `paceline baseline RUN... -o FILE`"
+        ) from error
+    if not any(run.points for run in runs):
+        raise InputError(f"{path} holds no run: make it anew with `paceline baseline RUN... -o`")
+    return found
+
+
+def sides(base: Sequence[str], other: Sequence[str]) -> tuple[Side, Side]:
+    """The sides made of what is written: run folders, baseline files, and `:ARM` after either.
+
+    Where one is a file, which holds no secrets, the other one is read without them too.
+    """
+    made = side(base), side(other)
+    if not any(point.kept for one in made for point in one.points):
+        return made
+    first, second = (
+        replace(one, points=tuple(veiled(point) for point in one.points)) for one in made
+    )
+    return first, second
+
+
+def side(written: Sequence[str]) -> Side:
+    """One side made of run folders and baseline files, each with or without `:ARM`.
+
+    A folder of run folders stands for all of them. Raises InputError where one is neither, or has
+    not just one arm of that name.
+    """
+    whole = [str(path) for each in written for path in runs_in(Path(each))]
+    parts = [_of_file(each) or folders([each]) for each in whole]
+    runs = {run.path: run for part in parts for run in part.runs}
+    points = {point.path: point for part in parts for point in part.points}
+    return Side(name=" ".join(written), runs=tuple(runs.values()), points=tuple(points.values()))
+
+
+def runs_in(path: Path) -> list[Path]:
+    """The run folders in a folder that is none itself; else the path alone."""
+    if not path.is_dir() or (path / "plan.json").exists():
+        return [path]
+    return sorted(plan.parent for plan in path.glob("*/plan.json")) or [path]
+
+
+def _of_file(written: str) -> Side | None:
+    """The side in a baseline file; None where no file is named."""
+    head, _, arm = written.rpartition(":")
+    path, asked = (Path(written), None) if Path(written).is_file() else (Path(head), arm)
+    return of_runs(written, read(path).runs, asked) if path.is_file() else None
+
+
+def _run(run: Run, shared: dict[str, Any]) -> dict[str, Any]:
+    plan = {point["id"]: point for point in run.plan["points"]}
+    return {
+        "made": run.plan["made"],
+        **{name: run.plan[name] for name in OF_PLAN},
+        "environment": _share(dict(run.environment), shared),
+        "points": {
+            point.path.name: _point(point, plan[point.cell.id], shared) for point in run.points
+        },
+    }
+
+
+def _point(point: RunPoint, plan: Mapping[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    assert point.kept is not None
+    assert point.evidence is not None
+    cell = asdict(point.cell)
+    written: dict[str, Any] = {
+        "point": {name: cell[name] for name in _OF_POINT},
+        "cell": _share({name: cell[name] for name in _OF_CELL}, shared),
+        "deployment": _share(cell["deployment"], shared),
+        "plan": _share({name: plan[name] for name in _OF_PLAN}, shared),
+        "observed": _share(asdict(point.evidence.observed), shared),
+        "window": [point.evidence.clock, point.evidence.opened, point.evidence.closed],
+        "late": point.evidence.client_late,
+        **condensed(point.kept),
+    }
+    if point.kept.rows is not None:
+        written["requests"] = packed(point.kept.rows)
+    return written
+
+
+def _share(value: dict[str, Any], shared: dict[str, Any]) -> str:
+    """The name under which the value stands once for all that have it."""
+    exact = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    name = hashlib.sha256(exact).hexdigest()[:8]
+    shared[name] = orjson.loads(exact)
+    return name
+
+
+def _read_run(path: Path, written: Mapping[str, Any], file: Mapping[str, Any]) -> Run:
+    shared = file["shared"]
+    points = [
+        _read_point(path / folder, each, shared) for folder, each in written["points"].items()
+    ]
+    points.sort(key=lambda entry: entry[0].cell.position)
+    plan = {
+        "suite": file["suite"],
+        **{name: written[name] for name in ("made", *OF_PLAN)},
+        "points": [plan for _, plan in points],
+    }
+    return Run(
+        path=path,
+        suite=file["suite"],
+        run_id=run_id(plan),
+        plan=plan,
+        environment=shared[written["environment"]],
+        points=tuple(point for point, _ in points),
+        planned=(),
+    )
+
+
+def _read_point(
+    path: Path, written: Mapping[str, Any], shared: Mapping[str, Any]
+) -> tuple[RunPoint, dict[str, Any]]:
+    deployment = {"deployment": shared[written["deployment"]]}
+    told = {**shared[written["cell"]], **written["point"], **deployment}
+    cell = Cell(**{field.name: told[field.name] for field in fields(Cell)})
+    clock, opened, closed = written["window"]
+    evidence = Evidence(
+        observed=Observed(**shared[written["observed"]]),
+        clock=clock,
+        opened=opened,
+        closed=closed,
+        client_late=written["late"],
+    )
+    rows = unpacked(written["requests"]) if "requests" in written else None
+    kept = replace(restored(written, cell.gpus), rows=rows)
+    point = RunPoint(
+        path=path, cell=cell, status="finished", reason=None, evidence=evidence, kept=kept
+    )
+    names = {name: getattr(cell, name) for name in ("id", "name", "cell")}
+    return point, {**names, **shared[written["plan"]], "folder": path.name}
+
+
+def _lines(value: Any, indent: str) -> str:
+    """JSON with sorted keys and a line for each thing, short things on one."""
+    compact = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    nested = isinstance(value, dict) and any(isinstance(one, dict | list) for one in value.values())
+    if not isinstance(value, dict) or not (nested or len(compact) > WIDTH):
+        return compact
+    inner = indent + " "
+    body = ",\n".join(
+        f"{inner}{orjson.dumps(key).decode()}: {_lines(value[key], inner)}" for key in sorted(value)
+    )
+    return f"{{\n{body}\n{indent}}}"

@@ -1,0 +1,85 @@
+"""One of the two things that are compared: runs, and of them the points of an arm or of all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from results.errors import InputError
+from results.run import Run, RunPoint, read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Points that stand on one side of a comparison, and the run folders they lie in.
+
+    Several folders may make up one side. `points` are in the order of their folders and plans.
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+    points: tuple[RunPoint, ...]
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms that its points have, in order of appearance."""
+        return tuple(dict.fromkeys(point.cell.arm for point in self.points))
+
+
+def side(written: Sequence[str]) -> Side:
+    """The side made of folders, each written `RUN`, or `RUN:ARM` for one arm of it.
+
+    ARM is the whole label of an arm, or words of it that only one arm has: `TP4`, `replay=on`.
+    Raises InputError where a folder has no such arm or several.
+    """
+    read_runs: dict[Path, Run] = {}
+    points: list[RunPoint] = []
+    for each in written:
+        path, asked = _split(each)
+        run = read_runs.setdefault(path, read(path))
+        points += of_arm(run, asked) if asked else run.points
+    kept = {point.path: point for point in points}
+    return Side(name=" ".join(written), runs=tuple(read_runs.values()), points=tuple(kept.values()))
+
+
+def of_arm(run: Run, asked: str) -> tuple[RunPoint, ...]:
+    """The points of the one arm that has these words. Raises InputError where not just one has."""
+    arms = list(dict.fromkeys(point.cell.arm for point in run.points))
+    found = [arm for arm in arms if arm == asked] or [
+        arm for arm in arms if set(asked.split()) <= set(arm.split())
+    ]
+    if len(found) != 1:
+        several = f"{len(found)} arms that match" if found else "no arm that matches"
+        listed = ", ".join(f'"{arm}"' for arm in found or arms) or "no point that has begun"
+        raise InputError(
+            f'{run.path} has {several} "{asked}": write RUN:ARM with words that one arm alone '
+            f"has, of {listed}"
+        )
+    return tuple(point for point in run.points if point.cell.arm == found[0])
+
+
+def within(run: Run) -> tuple[tuple[Side, Side], ...]:
+    """The sides of one run folder: its first arm against each other one.
+
+    Raises InputError where it has fewer than two arms.
+    """
+    arms = list(dict.fromkeys(point.cell.arm for point in run.points))
+    if len(arms) < 2:
+        raise InputError(
+            f"{run.path} has {len(arms)} arm{'s' if not arms else ''}, so there is nothing to "
+            "compare inside it: name a second run folder"
+        )
+    sides = [Side(name=arm, runs=(run,), points=of_arm(run, arm)) for arm in arms]
+    return tuple((sides[0], other) for other in sides[1:])
+
+
+def _split(written: str) -> tuple[Path, str | None]:
+    """The folder and the arm; a path that is there may hold a colon itself."""
+    path, colon, arm = written.partition(":")
+    if not colon or Path(written).exists():
+        return Path(written), None
+    while colon and not Path(path).exists():
+        head, colon, arm_rest = arm.partition(":")
+        if not colon:
+            break
+        path, arm = f"{path}:{head}", arm_rest
+    return Path(path), arm or None

@@ -1,0 +1,208 @@
+"""What a comparison says of one metric: better, worse, same, inconclusive or invalid."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Literal
+
+from results.contrast import IDENTICAL, LEVEL
+from results.effect import Effect
+
+Verdict = Literal["better", "worse", "same", "inconclusive", "invalid"]
+Gate = Literal["pass", "fail", "inconclusive", "invalid"]
+
+FEWEST = 4
+"""Runs a side to ask for where a comparison has none to judge their spread by."""
+
+MOST = 1000
+"""More runs than this are not worth naming: the change is too close to the margin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Margin:
+    """By how much a metric may change without mattering.
+
+    `relative` is a share (0.05 is 5 %), `absolute` in the metric's unit; where both are stated a
+    change matters only where it exceeds both. `noise` is a multiple of the calibrated noise floor,
+    and makes the margin wider, never narrower.
+    """
+
+    relative: float | None = None
+    absolute: float | None = None
+    noise: float | None = None
+
+    def of(self, base: float, floor: float | None) -> float | None:
+        """The margin as a share of the base; None where nothing is stated, or no floor is known."""
+        stated = [] if self.relative is None else [self.relative]
+        if self.absolute is not None and base > 0:
+            stated.append(self.absolute / base)
+        if self.noise is not None:
+            if floor is None:
+                return None
+            stated.append(self.noise * floor)
+        return max(stated, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A metric that gates: no worse than the margin.
+
+    `metric` is a key of docs/metrics.md (`ttft.p90`, `output_rate`), or the bare name of what each
+    request has (`ttft`, `tpot`, `e2el`), which is compared request by request. With `experiment` it
+    holds in that one alone.
+    """
+
+    metric: str
+    margin: Margin
+    experiment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """An effect, the margin it was held against as a share, and what follows.
+
+    `reason` says why in words. `runs_needed` is how many runs a side would have to have in all,
+    and `more_runs` how many are missing; both None where none is asked for, or where no number of
+    runs would do. `gated` says whether a rule named the metric; all others are exploratory.
+    `adjusted` is the p-value that Holm's rule makes of the effect's over all gated metrics.
+    """
+
+    effect: Effect
+    margin: float | None
+    verdict: Verdict
+    gate: Gate | None
+    reason: str
+    gated: bool
+    runs_needed: int | None = None
+    more_runs: int | None = None
+    adjusted: float | None = None
+
+
+def judge(
+    effect: Effect, margin: Margin, *, floor: float | None = None, gated: bool = False
+) -> Judgement:
+    """What the effect says when held against the margin, all by itself."""
+    share = margin.of(effect.base or 0.0, floor)
+    verdict, reason = _verdict(effect, share, effect.p)
+    return _whole(
+        Judgement(
+            effect=effect, margin=share, verdict=verdict, gate=None, reason=reason, gated=gated
+        )
+    )
+
+
+def invalid(effect: Effect, reason: str, *, gated: bool = False) -> Judgement:
+    """The judgement of what must not be judged."""
+    return Judgement(
+        effect=effect,
+        margin=None,
+        verdict="invalid",
+        gate="invalid" if gated else None,
+        reason=reason,
+        gated=gated,
+    )
+
+
+def together(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
+    """The judgements with Holm's rule over those that gate: more metrics, more false alarms.
+
+    A gated one is better or worse only where its adjusted p-value is below 0.05 too. `same` is not
+    adjusted: a gate passes only where every metric does, and needs no correction for that.
+    """
+    gated = [one for one in judgements if one.gated and one.verdict != "invalid"]
+    held = holm([one.effect.p if one.effect.p is not None else 1.0 for one in gated])
+    adjusted = {id(one): p for one, p in zip(gated, held, strict=True)}
+    return tuple(_adjusted(one, adjusted.get(id(one))) for one in judgements)
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """P-values such that, of all below a level, the chance of any false one is at most that level.
+
+    Holm 1979: the smallest times their number, the next times one less, and never falling.
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    result, highest = [0.0] * len(values), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, values[place] * (len(values) - rank)))
+        result[place] = highest
+    return result
+
+
+def _adjusted(one: Judgement, p: float | None) -> Judgement:
+    if p is None or one.effect.p is None:
+        return one
+    verdict, reason = _verdict(one.effect, one.margin, p)
+    return _whole(replace(one, adjusted=p, verdict=verdict, reason=reason))
+
+
+def _verdict(effect: Effect, margin: float | None, p: float | None) -> tuple[Verdict, str]:
+    """By the precedence of docs/verdicts.md; what is invalid was found before."""
+    change = effect.worsening
+    if (reason := _unjudged(effect, margin)) or change is None or margin is None:
+        return "inconclusive", reason or "nothing says how sure it is"
+    point, low, high = change
+    if -margin < low and high < margin:
+        certain = ", though it is not nothing" if low > 0 or high < 0 else ""
+        return "same", f"the whole interval lies within the margin{certain}"
+    if low <= 0 <= high:
+        return "inconclusive", "the interval holds no change, and as much as the margin"
+    if abs(point) <= margin / 2:
+        return "inconclusive", "it changed by half the margin at most, and perhaps by all of it"
+    if p is not None and p >= 1 - LEVEL:
+        return "inconclusive", "of so many gated metrics one shows as much by chance"
+    verdict: Verdict = "worse" if low > 0 else "better"
+    return verdict, f"it is {verdict}, by more than chance and by more than half the margin"
+
+
+def _unjudged(effect: Effect, margin: float | None) -> str | None:
+    """Why the effect cannot be held against a margin; None where it can."""
+    if effect.worsening is None:
+        return effect.reason
+    if effect.how == "one pair":
+        return "one pair of runs says nothing of the spread between runs"
+    if margin is None:
+        return "no margin is known: state one, or calibrate where it is a multiple of the noise"
+    return None
+
+
+def _whole(one: Judgement) -> Judgement:
+    """With what a gate makes of it, and how many runs would decide it."""
+    needed = _needed(one) if one.verdict == "inconclusive" else None
+    more = None if needed is None else max(0, needed - min(one.effect.runs))
+    gate = _gate(one) if one.gated else None
+    return replace(one, gate=gate, runs_needed=needed, more_runs=more)
+
+
+def _gate(one: Judgement) -> Gate:
+    """Whether it is no worse than the margin."""
+    if one.verdict == "worse":
+        return "fail"
+    if one.verdict in {"same", "better"} or _not_inferior(one):
+        return "pass"
+    return "inconclusive"
+
+
+def _not_inferior(one: Judgement) -> bool:
+    if _unjudged(one.effect, one.margin) or one.margin is None:
+        return False
+    change = one.effect.worsening
+    return change is not None and change[2] < one.margin
+
+
+def _needed(one: Judgement) -> int | None:
+    """Runs x (half width / target)^2, target = margin - max(point, 0); None: not reachable."""
+    runs, change = min(one.effect.runs), one.effect.worsening
+    if one.effect.reason == IDENTICAL:
+        # More runs of an engine without noise would be identical too.
+        return None
+    if one.effect.how == "one pair" or (one.effect.ratio is not None and change is None):
+        return max(FEWEST, runs + 1)
+    if change is None or one.margin is None:
+        return None
+    point, low, high = change
+    target = one.margin - max(point, 0.0)
+    if target <= 0:
+        return None
+    # Rounding must not ask for one run more.
+    needed = ceil(runs * ((high - low) / 2 / target) ** 2 - 1e-9)
+    return max(needed, runs + 1) if needed <= MOST else None

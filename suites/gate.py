@@ -1,0 +1,229 @@
+"""A candidate held against a baseline by rules, and what an engine against itself shows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from reports.account import Account, account
+from reports.notation import counted
+from results import calibration as noises
+from results import ledger
+from results.baseline import KEEPS, baseline
+from results.calibration import Calibration
+from results.comparability import differences
+from results.comparison import EXPLORED, compare
+from results.errors import FolderError, InputError
+from results.run import Run, read
+from results.side import Side, within
+from results.verdict import Margin, Rule
+from suites import rules as written_rules
+from suites.reading import Problem
+from suites.reading import place as spot
+from suites.rules import EXAMPLE, KEY
+
+
+def compared(
+    base: str,
+    other: str | None,
+    *,
+    rules: Path | None = None,
+    calibration: Path | None = None,
+    factors: Sequence[str] = (),
+    allow: Sequence[str] = (),
+) -> list[Account]:
+    """The comparison of two sides; of one run's first arm with each other arm of it.
+
+    Rules are those of the file, or those that other's suite declares; there may be none.
+    """
+    pairs = [ledger.sides([base], [other])] if other else list(within(read(Path(base))))
+    known = _known(calibration)
+    return [
+        _account(one, two, rules_for(two, rules), known, factors=factors, allow=allow)
+        for one, two in pairs
+    ]
+
+
+def gated(
+    candidate: Sequence[str],
+    baseline: Sequence[str],
+    *,
+    rules: Path | None = None,
+    calibration: Path | None = None,
+    factors: Sequence[str] = (),
+    allow: Sequence[str] = (),
+) -> Account:
+    """The candidate held against the baseline by the rules of the file, or of its own suite.
+
+    Raises InputError where there are no rules, a side has no points, or both are the same runs.
+    """
+    base, other = ledger.sides(baseline, candidate)
+    asked = rules_for(other, rules)
+    if not asked:
+        raise InputError(
+            f"{other.name} has no rules to be judged by: add {KEY}: {{ttft.p90: {EXAMPLE}}} to the "
+            "suite, or name a file of rules with --rules"
+        )
+    for one in (base, other):
+        if not one.points:
+            raise InputError(f"{one.name} holds no point that has begun: run it first")
+    _not_itself(base, other)
+    known = _known(calibration)
+    return _account(base, other, asked, known, factors=factors, allow=allow)
+
+
+def rules_for(side: Side, path: Path | None) -> tuple[Rule, ...]:
+    """The rules in the file; without one, those that the side's runs were begun with.
+
+    Raises InputError where they are wrong, or differ between the runs of the side.
+    """
+    experiments = {point.cell.experiment for point in side.points} | {
+        str(point["experiment"])
+        for run in side.runs
+        for point in run.plan["points"]
+        if "experiment" in point
+    }
+    if path is not None:
+        return written_rules.load(path, sorted(experiments))
+    declared: list[Mapping[str, object]] = []
+    for run in side.runs:
+        gate = run.plan.get(KEY) or {}
+        declared += [] if gate in declared else [gate]
+    if len(declared) > 1:
+        raise InputError(
+            f"{side.name}: its runs were begun with different rules: name those to judge by with "
+            "--rules FILE"
+        )
+    if not declared or not declared[0]:
+        return ()
+    problems: list[Problem] = []
+    found = written_rules.read(declared[0], (KEY,), problems)
+    if problems:
+        told = f"{spot(problems[0].path)}: {problems[0].sentence}"
+        raise InputError(f"{side.runs[0].path / 'plan.json'}: {told}")
+    return found
+
+
+def remembered(
+    folders: Sequence[Path], *, out: Path | None, update: Path | None, keeps: int | None
+) -> str:
+    """Makes a baseline of run folders, or adds them to one; says what it holds.
+
+    Raises InputError where not one of the two is asked for, a file to begin is there already, or
+    a run cannot be part of the baseline.
+    """
+    path = out or update
+    if path is None or (out and update):
+        raise InputError("baseline: write -o FILE to begin one, or --update FILE to add to one")
+    if out and out.exists():
+        raise InputError(f"{out} is there already: add to it with --update, or remove it first")
+    old = ledger.read(path) if update else None
+    keeps = keeps or (old.keeps if old else KEEPS)
+    named = [path for folder in folders for path in ledger.runs_in(folder)]
+    made = baseline([read(folder) for folder in named], keeps=keeps, old=old)
+    ledger.write(path, made)
+    known = [run.path.name for run in old.runs] if old else []
+    names = [run.path.name for run in made.runs]
+    gone = [name for name in (*known, *(folder.name for folder in named)) if name not in names]
+    whole = "every request" if made.paired == len(names) else "the requests of the newest"
+    requests = whole if made.paired else "no single requests"
+    said = f"{path} holds {counted(len(names), 'run')} of {made.suite} and {requests}"
+    dropped = f"; it keeps the {keeps} newest, so these left it: {', '.join(gone)}"
+    return said + dropped * bool(gone)
+
+
+def calibrated(
+    written: Sequence[str], *, rules: Path | None = None, made: str | None = None
+) -> Calibration:
+    """What run folders tell of an engine's noise: those that `calibrate SUITE` makes, or others.
+
+    Of one folder with two arms one is held against the other; of one arm, or of several folders,
+    every second run. Raises InputError where they are not one engine twice.
+    """
+    base, other = _halves(written)
+    found = differences(base, other)
+    apart = [
+        one
+        for one in found
+        if one.standing in {"refusing", "factor"}
+        and one.key != "deployment.engine.name"
+        and not one.key.endswith(".configuration.name")
+    ]
+    if apart:
+        told = "; ".join(f"{one.key}: {one.base} against {one.other}" for one in apart)
+        raise InputError(
+            f"{base.name} and {other.name} are not one engine twice ({told}): calibrate takes runs "
+            "in which nothing differs"
+        )
+    margins: dict[str, Margin] = {rule.metric: rule.margin for rule in rules_for(base, rules)}
+    return noises.calibrate(
+        base,
+        other,
+        made=made or f"{datetime.now(UTC):%Y-%m-%d}",
+        margins=margins,
+        explored=EXPLORED,
+    )
+
+
+def _halves(written: Sequence[str]) -> tuple[Side, Side]:
+    """The two sides that are one engine twice."""
+    if len(written) > 1:
+        return ledger.side(written[::2]), ledger.side(written[1::2])
+    whole = ledger.side(written)
+    if len(whole.arms) == 2:
+        first, second = (
+            replace(whole, name=arm, points=tuple(p for p in whole.points if p.cell.arm == arm))
+            for arm in whole.arms
+        )
+        return first, second
+    if len(whole.arms) != 1:
+        raise InputError(
+            f"{whole.name} has {len(whole.arms)} arms: write RUN:ARM for the one to calibrate"
+        )
+    first, second = (
+        replace(
+            whole,
+            name=f"{whole.name} ({told} runs)",
+            points=tuple(point for point in whole.points if point.cell.repeat % 2 == odd),
+        )
+        for odd, told in enumerate(("even", "odd"))
+    )
+    return first, second
+
+
+def _account(
+    base: Side,
+    other: Side,
+    rules: Sequence[Rule],
+    calibration: Calibration | None,
+    *,
+    factors: Sequence[str],
+    allow: Sequence[str],
+) -> Account:
+    comparison = compare(base, other, rules, calibration=calibration, factors=factors, allow=allow)
+    return account(comparison, base, other)
+
+
+def _known(path: Path | None) -> Calibration | None:
+    """The calibration in the file. Raises InputError where it cannot be read."""
+    try:
+        return noises.read(path) if path else None
+    except FolderError as error:
+        raise InputError(f"{error}; a calibration is made with `paceline calibrate`") from None
+
+
+def _not_itself(base: Side, other: Side) -> None:
+    """Raises InputError where a run is on both sides: it always is as good as itself."""
+    known: dict[str, Run] = {_name(run): run for run in base.runs}
+    for run in other.runs:
+        same = known.get(_name(run))
+        shared = {point.cell.id for point in base.points} & {p.cell.id for p in other.points}
+        if same is not None and shared:
+            raise InputError(
+                f"{run.path} is part of the baseline ({same.path}) and always as good as itself: "
+                "gate a run that was made later"
+            )
+
+
+def _name(run: Run) -> str:
+    return f"{run.path.name} {run.run_id}"

@@ -1,0 +1,104 @@
+"""The examples as CI runs them: their own lines, in a folder of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from suites.plan import plan
+from suites.suite import load
+from tests.gate_runs import SLOWER, made, paceline
+
+EXAMPLES = Path("examples").absolute()
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+SMALL = ("repeats=3", "experiments.0.load.concurrency=2", "experiments.0.load.sessions=10")
+
+
+def github():
+    """The script of the workflow, without what installs, and its variables."""
+    workflow = yaml.safe_load((EXAMPLES / "github-actions.yml").read_text())
+    steps = workflow["jobs"]["gate"]["steps"]
+    lines = [step["run"] for step in steps if "run" in step and step["name"] != "Install"]
+    return lines, workflow["env"]
+
+
+def gitlab():
+    """The script of the job, and its variables."""
+    job = yaml.safe_load((EXAMPLES / "gitlab-ci.yml").read_text())["performance"]
+    return job["script"], job["variables"]
+
+
+SCRIPTS = {"github": github, "gitlab": gitlab}
+SLOW = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A repository with a suite and a baseline in it."""
+    bench = tmp_path_factory.mktemp("repository") / "bench"
+    text = (EXAMPLES / "suite.yaml").read_text()
+    run = made(bench / "runs", *SMALL, text=text)
+    (bench / "suite.yaml").write_text(text)
+    result = paceline("baseline", run, "-o", bench / "baseline.json")
+    assert result.exit_code == 0, result.stderr
+    return bench
+
+
+def carried_out(kind, bench, folder, *changes):
+    """What became of the script in the folder: as CI does it, each line ends it where it fails."""
+    (folder / "bench").symlink_to(bench)
+    lines, variables = SCRIPTS[kind]()
+    overrides = " ".join(f"--set {change}" for change in (*SMALL, *changes))
+    environment = {
+        **{name: str(value) for name, value in variables.items()},
+        "CHANGES": overrides,
+        "PATH": PATH,
+        "GITHUB_STEP_SUMMARY": "summary.md",
+    }
+    return subprocess.run(
+        ["bash", "-e", "-c", "\n".join(lines)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("kind", [pytest.param("github", marks=SLOW), "gitlab"])
+def test_what_is_as_good_passes_at_once(kind, repository, tmp_path):
+    done = carried_out(kind, repository, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Gate PASSED (SIMULATED)" in done.stdout
+    assert not (tmp_path / "confirmation").exists()
+    assert ElementTree.parse(tmp_path / "gate.xml").getroot()[0].get("failures") == "0"
+
+
+@pytest.mark.parametrize("kind", ["github", pytest.param("gitlab", marks=SLOW)])
+def test_what_is_15_percent_slower_fails_once_a_fresh_run_confirms_it(kind, repository, tmp_path):
+    done = carried_out(kind, repository, tmp_path, SLOWER)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.count("Gate FAILED (SIMULATED)") == 2
+    assert "Requests that got slower by most" in done.stdout
+    assert len(list((tmp_path / "confirmation").iterdir())) == 1
+    told = (tmp_path / ("summary.md" if kind == "github" else "gate.md")).read_text()
+    assert told.count("**Gate FAILED (SIMULATED)") == 2
+    assert (tmp_path / "gate.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_a_run_of_something_else_ends_without_a_confirmation(kind, repository, tmp_path):
+    done = carried_out(kind, repository, tmp_path, "seed=12")
+    assert done.returncode == 2
+    assert not (tmp_path / "confirmation").exists()
+
+
+def test_the_example_suite_is_one_with_rules():
+    suite = load(str(EXAMPLES / "suite.yaml"))
+    assert set(suite.gate) == {"ttft", "tpot", "output_rate"}
+    assert len(plan(suite).points) == 8

@@ -1,0 +1,353 @@
+"""What a comparison says to a reader, in words and tables."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reports.comparison import comparison_text
+from reports.gate import answer, gate_text, verdict_line
+from reports.notation import by, changed, percent
+from reports.verdicts import headline
+from results.contrast import Drift
+from tests.hand_built import (
+    EQUAL,
+    MATCHED,
+    OPEN,
+    SLOW,
+    bad,
+    cell,
+    everything,
+    free,
+    gated,
+    measured,
+    refused,
+    request,
+    told,
+)
+
+FASTER = (0.88, 0.85, 0.91)
+
+TEXT = """\
+SIMULATED. graphs is 12.0 % slower than eager in TTFT p90 (95 % interval 9.0 to 15.0 %).
+
+base:  eager
+other: graphs
+
+closed 8, 4 + 4 runs: gated (SIMULATED)
+
+ metric      base   other                   change  margin    MDD  verdict
+ ─────────────────────────────────────────────────────────────────────────
+ TTFT p90  800 ms  896 ms  +12.0 % (+9.0 to +15.0)     5 %  3.8 %  worse
+
+closed 8, 4 + 4 runs: exploratory, no rule names them (SIMULATED)
+
+ metric       base   other                 change  margin    MDD  verdict
+ ─────────────────────────────────────────────────────────────────────────────
+ TPOT       800 ms  802 ms  +0.3 % (-0.9 to +1.5)     5 %  1.7 %  same
+ cache hit  80.0 %     n/a                    n/a     5 %    n/a  inconclusive
+
+cache hit: inconclusive: the server does not tell it
+
+requests: 1,234 on both sides, in 24 sessions; 3.2 % of all are on one side only, 0.4 % of those of
+    the side with fewer
+
+MDD: the smallest difference that such runs show in 80 of 100 cases; changes are other against base,
+    with 95 % intervals
+12 % slower is 12 % more time, or 12 % fewer tokens a second for a user"""
+
+
+def said(*cells, **changes):
+    return list(headline(measured(told(*cells, **changes))))
+
+
+def test_the_whole_text_of_one_cell():
+    absent = free("cache_hit", None, base=0.8, reason="the server does not tell it")
+    one = cell("closed 8", gated("ttft.p90", SLOW), free("tpot", EQUAL, matched=MATCHED), absent)
+    assert comparison_text(told(one)) == TEXT
+
+
+def test_the_first_line_says_which_side_is_slower_by_how_much_and_how_sure():
+    assert said(cell("closed 8", gated("ttft.p90", SLOW))) == [
+        "graphs is 12.0 % slower than eager in TTFT p90 (95 % interval 9.0 to 15.0 %)."
+    ]
+    assert said(cell("closed 8", gated("ttft.p90", FASTER))) == [
+        "graphs is 12.0 % faster than eager in TTFT p90 (95 % interval 9.0 to 15.0 %)."
+    ]
+
+
+def test_fewer_tokens_are_lower_and_it_is_said_that_this_is_worse():
+    assert said(cell("closed 8", gated("output_rate", FASTER))) == [
+        "graphs is 12.0 % lower than eager in output, which is worse (95 % interval 9.0 to 15.0 %)."
+    ]
+
+
+def test_fewer_tokens_for_a_user_are_slower():
+    assert said(cell("closed 8", gated("interactivity.p90", FASTER))) == [
+        "graphs is 12.0 % slower than eager in interactivity p90 (95 % interval 9.0 to 15.0 %)."
+    ]
+
+
+def test_over_several_cells_the_line_counts_them_and_names_the_one_that_changed_most():
+    six = [cell(f"closed {load}", gated("ttft", (1.1, 1.07, 1.13))) for load in (1, 2, 4, 8, 16)]
+    assert said(*six, cell("closed 32", gated("ttft", SLOW))) == [
+        "graphs is slower than eager in TTFT in 6 of 6 cells; most in closed 32: 12.0 % (95 % "
+        "interval 9.0 to 15.0 %)."
+    ]
+
+
+def test_cells_that_disagree_are_told_apart_the_worse_first():
+    cells = [
+        cell("closed 1", gated("ttft", FASTER)),
+        cell("closed 8", gated("ttft", SLOW)),
+        cell("closed 16", gated("ttft", EQUAL)),
+    ]
+    assert said(*cells) == [
+        "graphs is slower than eager in TTFT in 1 of 3 cells; in closed 8: 12.0 % (95 % interval "
+        "9.0 to 15.0 %); graphs is faster than eager in TTFT in 1 of 3 cells; in closed 1: 12.0 % "
+        "(95 % interval 9.0 to 15.0 %); graphs and eager are the same in TTFT, within 5 % in 1 of "
+        "3 cells: in closed 16: +0.3 % (95 % interval -0.9 to +1.5 %); smallest detectable "
+        "difference 1.7 %."
+    ]
+
+
+def test_the_same_always_comes_with_its_smallest_detectable_difference():
+    assert said(cell("closed 8", gated("tpot", EQUAL))) == [
+        "graphs and eager are the same in TPOT, within 5 %: +0.3 % (95 % interval -0.9 to +1.5 %); "
+        "smallest detectable difference 1.7 %."
+    ]
+
+
+def test_what_is_not_decided_says_why_and_how_many_more_runs_would():
+    one = gated("ttft", OPEN)
+    assert one.more_runs
+    assert said(cell("closed 8", one)) == [
+        "not decided in TTFT: +3.0 % (95 % interval -3.0 to +9.4 %); the interval holds no change, "
+        f"and as much as the margin; {one.more_runs} more runs a side ({one.runs_needed} in all) "
+        "would decide."
+    ]
+
+
+def test_what_no_number_of_runs_decides_is_said():
+    one = gated("ttft", (1.06, 0.98, 1.14))
+    assert one.runs_needed is None
+    assert said(cell("closed 8", one))[0].endswith(
+        "no number of runs in reach would show it the same."
+    )
+
+
+def test_one_pair_of_runs_is_labelled_as_such():
+    one = gated("ttft", SLOW, how="one pair", runs=(1, 1))
+    assert (
+        "+12.0 % in this pair of runs alone (95 % interval +9.0 to +15.0 %)"
+        in said(cell("closed 8", one))[0]
+    )
+    text = comparison_text(told(cell("closed 8", one, runs=(1, 1))))
+    assert "~+12.0 % (+9.0 to +15.0)" in text
+    assert "~ holds for this pair of runs only" in text
+
+
+def test_without_rules_a_few_metrics_lead_and_all_are_called_exploratory():
+    one = cell("closed 8", free("ttft", SLOW), free("itl.p99", SLOW), free("goodput", EQUAL))
+    lines = said(one)
+    assert len(lines) == 1
+    assert "TTFT" in lines[0]
+    text = comparison_text(told(one))
+    assert "rules: no metric is named by one, so every verdict is exploratory" in text
+    assert "1 more metric, exploratory: 1 worse (ITL p99)" in text
+
+
+def test_a_rule_that_holds_in_some_cells_is_not_mixed_with_the_others():
+    lines = said(cell("closed 1", gated("ttft", SLOW)), cell("closed 8", free("ttft", FASTER)))
+    assert lines == ["graphs is 12.0 % slower than eager in TTFT (95 % interval 9.0 to 15.0 %)."]
+
+
+def test_a_refusal_names_key_values_and_way_out_and_shows_no_ratio():
+    text = comparison_text(refused())
+    assert text.startswith("SIMULATED. Not compared: 1 reason stands in the way")
+    assert re.search(
+        r"refused: environment\.gpus\.name: NVIDIA H200 against NVIDIA H100: .*"
+        r"--allow\s+environment\.gpus\.name",
+        text,
+        re.DOTALL,
+    )
+    assert not re.search(r"\d %|times|worse|better|same", text)
+
+
+def test_a_cell_that_is_not_valid_is_named_with_its_reason():
+    broken = cell("closed 16", bad("ttft"), problems=("ab: the client was the bottleneck",))
+    lines = said(cell("closed 8", gated("ttft", SLOW)), broken)
+    assert lines[-1] == ("1 cell of 2 must not be judged, as runs in it are not valid: closed 16.")
+    text = comparison_text(told(broken))
+    assert "not judged: ab: the client was the bottleneck" in text
+
+
+def test_cells_of_one_side_and_allowed_keys_are_told():
+    text = comparison_text(everything())
+    assert "not compared: agents-closed-32 (sim TP4) is on one side only" in text
+    assert "allowed to differ: environment.gpus" in text
+    assert "failed requests, which are in no latency: 3 of 1,300 (base), 0 of 1,290 (other)" in text
+
+
+def test_what_rules_are_about_and_nobody_ran_is_told_and_never_passes():
+    account = told(
+        cell("closed 8", gated("ttft", EQUAL)), missing=("closed 32 is not in b: run it too",)
+    )
+    text = comparison_text(account)
+    assert "Not all that rules are about was judged: 1 gap, each told below." in text
+    assert "missing: closed 32 is not in b: run it too" in text
+    assert answer(account) == "invalid"
+
+
+def test_nothing_in_common_is_said():
+    assert said(unmatched=("a", "b")) == [
+        "Nothing to compare: eager and graphs have no workload under one load in common."
+    ]
+
+
+def test_a_drift_is_told_only_where_it_is_sure():
+    sure, unsure = Drift(slope=0.012, low=0.008, high=0.016), Drift(slope=0.0, low=-0.1, high=0.1)
+    text = comparison_text(told(cell("closed 8", gated("ttft", SLOW, drift=sure))))
+    assert "drift from run to run: TTFT +1.20 % (95 % interval +0.80 to +1.60 %)" in text
+    text = comparison_text(told(cell("closed 8", gated("ttft", SLOW, drift=unsure))))
+    assert "drift from run to run: none is shown in any metric above" in text
+
+
+def test_paths_are_called_base_and_other():
+    assert said(cell("closed 8", gated("ttft", SLOW)), base="runs/a", other="runs/b")[0].startswith(
+        "other is 12.0 % slower than base"
+    )
+
+
+def test_simulated_is_said_in_every_first_line_and_table():
+    text = comparison_text(everything())
+    first = text.split("\n\n")[0]
+    starts = [line for line in first.splitlines() if not line.startswith("    ")]
+    assert all(line.startswith("SIMULATED. ") for line in starts)
+    titles = [line for line in text.splitlines() if " runs: " in line]
+    assert len(titles) > 2
+    assert all("(SIMULATED)" in title for title in titles)
+    assert "SIMULATED" not in comparison_text(measured(everything()))
+
+
+def test_no_line_is_wider_than_a_hundred_columns():
+    for account in (everything(), refused()):
+        for text in (comparison_text(account), gate_text(account)):
+            assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("judgements", "expected"),
+    [
+        ([gated("ttft", EQUAL)], "pass"),
+        ([gated("ttft", EQUAL), gated("tpot", SLOW)], "fail"),
+        ([gated("ttft", OPEN), gated("tpot", SLOW)], "fail"),
+        ([gated("ttft", OPEN), gated("tpot", EQUAL)], "inconclusive"),
+        ([gated("ttft", OPEN), bad("tpot")], "invalid"),
+        ([gated("ttft", SLOW), bad("tpot")], "fail"),
+        ([free("ttft", SLOW)], "invalid"),
+    ],
+)
+def test_a_gate_has_one_answer(judgements, expected):
+    assert answer(told(cell("closed 8", *judgements))) == expected
+
+
+def test_a_refused_comparison_never_passes_a_gate():
+    assert answer(refused()) == "invalid"
+    assert verdict_line(refused()) == (
+        "Gate INVALID (SIMULATED): the sides are not compared, for 1 reason."
+    )
+
+
+def test_an_invalid_cell_spoils_a_gate_that_would_pass():
+    good = cell("closed 8", gated("ttft", EQUAL))
+    assert answer(told(good, cell("closed 16", problems=("it broke",)))) == "invalid"
+
+
+def test_a_failed_gate_lists_what_failed_first_then_what_moved_and_how_to_confirm():
+    one = cell(
+        "closed 8", gated("tpot", EQUAL), gated("ttft", SLOW), moved=(request(), request(turn=4))
+    )
+    lines = gate_text(told(one)).splitlines()
+    assert lines[0] == "Gate FAILED (SIMULATED): of 2 rules 1 failed, 1 passed."
+    rules = [line.split()[0] for line in lines if re.search(r"closed 8  +\+", line)]
+    assert rules == ["FAIL", "pass"]
+    moved = next(line for line in lines if "t-7" in line)
+    assert re.split(r"  +", moved.strip()) == (
+        ["TTFT", "closed 8", "t-7", "main", "3", "0", "800 ms", "1.20 s", "1.50 times"]
+    )
+    assert lines[-1] == "    paceline run suites/ab.yaml --new"
+
+
+def test_at_most_ten_requests_are_named_the_slowest_first():
+    moved = tuple(request(turn=turn, other=0.8 + turn / 10) for turn in range(1, 15))
+    text = gate_text(told(cell("closed 8", gated("ttft", SLOW), moved=moved)))
+    turns = [int(line.split()[5]) for line in text.splitlines() if "t-7" in line]
+    assert turns == list(range(14, 4, -1))
+
+
+def test_an_inconclusive_gate_says_how_to_decide_it():
+    text = gate_text(told(cell("closed 8", gated("ttft", OPEN))))
+    assert text.startswith("Gate INCONCLUSIVE (SIMULATED): of 1 rule 1 inconclusive.")
+    assert text.endswith("    paceline run suites/ab.yaml --set repeats=8 --new")
+
+
+def test_a_rule_passes_where_it_is_surely_no_worse_though_not_the_same():
+    one = gated("ttft", (0.97, 0.91, 1.03))
+    assert (one.verdict, one.gate) == ("inconclusive", "pass")
+    assert "inconclusive, but surely no worse" in gate_text(told(cell("closed 8", one)))
+
+
+def test_nothing_is_confirmed_where_a_gate_passes():
+    assert "paceline run" not in gate_text(told(cell("closed 8", gated("ttft", EQUAL))))
+
+
+def test_nothing_absent_is_ever_printed_as_python_writes_it():
+    for account in (everything(), refused(), replace(told(), cells=())):
+        for text in (comparison_text(account), gate_text(account)):
+            assert not re.search(r"\b(nan|inf|None)\b", text, re.IGNORECASE)
+
+
+@given(
+    st.floats(1e-300, 1e300),
+    st.floats(1e-12, 1.0),
+    st.floats(1.0, 1e12),
+    st.sampled_from(["ttft", "output_rate", "cache_hit", "goodput"]),
+    st.sampled_from(["runs with drift", "one pair", "Welch"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_the_numbers_are_the_text_has_lines_of_a_hundred(ratio, below, above, metric, how):
+    change = (ratio, max(ratio * below, 1e-304), min(ratio * above, 1e304))
+    text = comparison_text(told(cell("closed 8", gated(metric, change, how=how))))
+    assert max(map(len, text.splitlines())) <= 100
+    assert not re.search(r"\b(nan|inf|None)\b", text, re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "expected"),
+    [
+        (1.12, 1.091, 1.152, ("+12.0 %", "+9.1 to +15.2 %")),
+        (1.0, 1.0, 1.0, ("0.0 %", "0.0 to 0.0 %")),
+        (0.9999, 0.99985, 0.99995, ("-0.0100 %", "-0.0150 to -0.0050 %")),
+        (12.3, 11.0, 14.0, ("12.3 times", "11 times to 14 times")),
+        (1.2, None, None, ("+20.0 %", "")),
+        (1.2, float("nan"), float("inf"), ("+20.0 %", "")),
+    ],
+)
+def test_a_change_is_written_to_the_digits_of_its_interval(ratio, low, high, expected):
+    assert changed(ratio, low, high) == expected
+
+
+def test_a_change_without_signs_turns_its_interval_round():
+    assert by(0.88, 0.85, 0.91) == ("12.0 %", "9.0 to 15.0 %")
+    assert by(1.003, 0.991, 1.015) == ("0.3 %", "-0.9 to +1.5 %")
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.05, "5 %"), (0.125, "12.5 %"), (1.2, "120 %"), (30.0, "31 times"), (None, "n/a")],
+)
+def test_a_bound_is_written_as_it_was_stated(share, expected):
+    assert percent(share) == expected

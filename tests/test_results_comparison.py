@@ -1,0 +1,307 @@
+"""Two sides compared through their run folders, from rows to verdicts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from results.comparison import CellComparison, Comparison, compare
+from results.errors import InputError
+from results.record import RequestRecord
+from results.run import Run
+from results.side import side, within
+from results.verdict import Judgement, Margin, Rule
+from tests.run_folders import Requests, run_folder, served
+from tests.test_results_record import failed
+
+GATE = (Rule(metric="ttft", margin=Margin(relative=0.05)),)
+COUNT = 40
+
+
+def noisy(
+    arm: int, *, factor: float = 1.0, run: float = 0.01, own: float = 0.02, **changes: Any
+) -> Requests:
+    """Requests of 20 sessions whose TTFT differ tenfold, times a factor and noise of two kinds."""
+
+    def rows(repeat: int) -> list[RequestRecord]:
+        shared = np.random.default_rng(repeat).uniform(0.1, 1.0, size=COUNT)
+        random = np.random.default_rng([arm, repeat])
+        whole = factor * np.exp(random.normal() * run + random.normal(size=COUNT) * own)
+        return served((shared * whole).tolist(), repeat, **changes)
+
+    return rows
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Arm b takes 1.2 times as long."""
+    folder = tmp_path_factory.mktemp("slower")
+    return run_folder(folder, {"a": noisy(1), "b": noisy(2, factor=1.2)})
+
+
+def compared(run: Run, **options: Any) -> Comparison:
+    base, other = within(run)[0]
+    return compare(base, other, options.pop("rules", GATE), **options)
+
+
+def cell(comparison: Comparison) -> CellComparison:
+    (only,) = comparison.cells
+    return only
+
+
+def judged(comparison: Comparison, metric: str = "ttft") -> Judgement:
+    return next(one for one in cell(comparison).judgements if one.effect.metric == metric)
+
+
+def test_what_was_made_slower_is_worse_and_its_ratio_is_found(slower: Run) -> None:
+    told = judged(compared(slower))
+    assert (told.verdict, told.gate, told.gated) == ("worse", "fail", True)
+    assert told.effect.how == "paired requests"
+    assert told.effect.ratio == pytest.approx(1.2, abs=0.03)
+    assert told.effect.runs == (4, 4)
+    assert told.effect.matched is not None
+    assert (told.effect.matched.pairs, told.effect.matched.lost) == (160, 0)
+    assert len(told.effect.values) == 8
+    assert told.effect.detectable is not None
+
+
+def test_all_other_metrics_are_exploratory_and_each_has_its_own_way(slower: Run) -> None:
+    # Of what no run has, nothing is said, unless a rule names it.
+    absent = Rule(metric="batch_rate", margin=Margin(relative=0.05))
+    told = compared(slower, rules=[*GATE, absent])
+    figure, rate = judged(told, "ttft.p50"), judged(told, "batch_rate")
+    assert (figure.gated, figure.gate) == (False, None)
+    assert figure.effect.how in {"runs with drift", "pairs of runs"}
+    assert figure.effect.matched is None
+    assert (rate.verdict, rate.gate) == ("inconclusive", "inconclusive")
+    names = [one.effect.metric for one in cell(told).judgements]
+    assert "batch_tpot" not in names
+
+
+def test_runs_without_any_noise_are_the_same_with_ratio_one(tmp_path: Path) -> None:
+    def exact(repeat: int) -> list[RequestRecord]:
+        return served([0.1 + 0.01 * n for n in range(20)], repeat)
+
+    for repeats in (1, 3):
+        told = compared(run_folder(tmp_path / str(repeats), {"a": exact, "b": exact}, repeats))
+        for one in cell(told).judgements:
+            assert one.verdict == "same", one.effect.metric
+            assert (one.effect.ratio, one.effect.low, one.effect.high) == (1.0, 1.0, 1.0)
+            assert one.effect.how == "identical"
+
+
+def test_the_order_of_requests_changes_nothing(tmp_path: Path) -> None:
+    def reversed_rows(rows: Requests) -> Requests:
+        return lambda repeat: list(rows(repeat))[::-1]
+
+    arms = {"a": noisy(1), "b": noisy(2, factor=1.05)}
+    one = judged(compared(run_folder(tmp_path / "one", arms)))
+    two = judged(
+        compared(run_folder(tmp_path / "two", {n: reversed_rows(r) for n, r in arms.items()}))
+    )
+    for name in ("ratio", "low", "high", "p"):
+        assert getattr(one.effect, name) == pytest.approx(getattr(two.effect, name), rel=1e-12)
+    assert one.verdict == two.verdict
+
+
+def test_one_pair_of_runs_is_inconclusive_however_far_apart(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, {"a": noisy(1), "b": noisy(2, factor=2.0)}, repeats=1)
+    for metric in ("ttft", "ttft.p50", "output_rate"):
+        told = judged(compared(run), metric)
+        assert told.verdict == "inconclusive"
+        assert told.effect.low is not None
+        assert told.effect.how == "one pair"
+        assert told.more_runs == 3
+
+
+def test_the_interval_of_one_pair_widens_with_the_likeness_inside_sessions(tmp_path: Path) -> None:
+    def correlated(share: float) -> Requests:
+        def rows(repeat: int) -> list[RequestRecord]:
+            random = np.random.default_rng(5)
+            own = random.normal(size=(20, 4)) * np.sqrt(1 - share)
+            alike = random.normal(size=(20, 1)) * np.sqrt(share)
+            return served((0.2 * np.exp(0.1 * (own + alike))).ravel().tolist(), repeat, turns=4)
+
+        return rows
+
+    def steady(repeat: int) -> list[RequestRecord]:
+        return served([0.2] * 80, repeat, turns=4)
+
+    widths = []
+    for share in (0.0, 0.5, 0.95):
+        arms = {"a": steady, "b": correlated(share)}
+        effect = judged(compared(run_folder(tmp_path / str(share), arms, repeats=1))).effect
+        assert effect.low is not None
+        assert effect.high is not None
+        widths.append(effect.high - effect.low)
+    assert widths[0] < widths[1] < widths[2]
+
+
+def test_runs_of_the_same_few_sessions_do_not_stand_for_other_sessions(tmp_path: Path) -> None:
+    # Every session changes by another factor, in every run alike: runs hardly differ at all.
+    factors = np.exp(np.random.default_rng(3).normal(size=20) * 0.3)
+
+    def rows(arm: int) -> Requests:
+        def made(repeat: int) -> Sequence[RequestRecord]:
+            noise = np.exp(np.random.default_rng([arm, repeat]).normal(size=20) * 0.001)
+            ttfts = 0.2 * noise * (factors if arm else 1.0)
+            return served(ttfts.tolist(), repeat, turns=1)
+
+        return made
+
+    effect = judged(compared(run_folder(tmp_path, {"a": rows(0), "b": rows(1)}))).effect
+    # The standard error of 20 sessions: 0.3 / sqrt(20) = 0.067, by their own spread.
+    assert effect.error == pytest.approx(np.log(factors).std(ddof=1) / np.sqrt(20), rel=0.1)
+    assert effect.sessions == pytest.approx(effect.error, rel=0.01)
+
+
+def test_requests_without_a_partner_make_it_a_comparison_of_runs_and_say_so(tmp_path: Path) -> None:
+    def other(repeat: int) -> list[RequestRecord]:
+        return list(noisy(2, factor=1.2, content="else")(repeat))
+
+    effect = judged(compared(run_folder(tmp_path, {"a": noisy(1), "b": other}))).effect
+    assert effect.how != "paired requests"
+    assert effect.matched is not None
+    assert effect.matched.lost == 1.0
+    assert effect.reason is not None
+    assert "all requests of each run are compared" in effect.reason
+
+
+def test_what_only_the_faster_side_got_to_costs_nothing_but_is_told(tmp_path: Path) -> None:
+    def shorter(repeat: int) -> list[RequestRecord]:
+        return list(noisy(2)(repeat))[: COUNT // 2]
+
+    effect = judged(compared(run_folder(tmp_path, {"a": noisy(1), "b": shorter}))).effect
+    assert effect.how == "paired requests"
+    assert effect.matched is not None
+    assert (effect.matched.pairs, effect.matched.lost) == (80, 0)
+    assert effect.matched.unmatched == pytest.approx(0.5)
+    assert effect.reason is not None
+    assert "only one side got to" in effect.reason
+
+
+def test_other_prompt_tokens_for_the_same_message_are_refused_unless_allowed(
+    tmp_path: Path,
+) -> None:
+    arms = {"a": noisy(1), "b": noisy(2, input_tokens=1001)}
+    run = run_folder(tmp_path, arms)
+    refused = compared(run)
+    assert refused.cells == ()
+    assert "1000 against 1001 input tokens for the same message" in refused.refusals[0]
+    assert "--allow prompt_tokens" in refused.refusals[0]
+    allowed = compared(run, allow=["prompt_tokens"])
+    assert allowed.allowed == ("prompt_tokens",)
+    assert judged(allowed).verdict == "same"
+
+
+def test_a_point_that_did_not_finish_makes_its_cell_invalid_and_says_why(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, {"a": noisy(1), "b": noisy(2)}, status="failed")
+    told = cell(compared(run))
+    assert "failed: the engine died" in told.problems[0]
+    assert [(one.verdict, one.gate) for one in told.judgements] == [("invalid", "invalid")]
+
+
+def test_a_run_whose_numbers_must_not_be_used_makes_its_cell_invalid(tmp_path: Path) -> None:
+    def beyond(repeat: int) -> list[RequestRecord]:
+        return list(noisy(2, cached_tokens=2000)(repeat))
+
+    told = cell(compared(run_folder(tmp_path, {"a": noisy(1), "b": beyond})))
+    assert any("more cached than input" in problem for problem in told.problems)
+    assert {one.verdict for one in told.judgements} == {"invalid"}
+
+
+def test_failed_requests_are_left_out_and_counted_for_each_side(tmp_path: Path) -> None:
+    def failing(repeat: int) -> list[RequestRecord]:
+        rows = list(noisy(2)(repeat))
+        return [*rows[:-1], failed(tree=19, trace="session-19", turn=1, sent=1.0)]
+
+    told = cell(compared(run_folder(tmp_path, {"a": noisy(1), "b": failing})))
+    assert (told.failed, told.asked) == ((0, 4), (160, 160))
+    effect = told.judgements[0].effect
+    assert effect.matched is not None
+    assert effect.matched.pairs == 156
+
+
+def test_loads_are_never_pooled(tmp_path: Path) -> None:
+    loads = [{"kind": "closed", "concurrency": number} for number in (8, 16)]
+    runs = [
+        run_folder(
+            tmp_path / str(number),
+            {"a": noisy(1), "b": noisy(2, factor=1 + number / 5)},
+            3,
+            load=load,
+        ).path
+        for number, load in enumerate(loads)
+    ]
+    base, other = (side([f"{path}:{arm}" for path in runs]) for arm in "ab")
+    told = compare(base, other, GATE)
+    assert [one.load["concurrency"] for one in told.cells] == [8, 16]
+    assert [one.judgements[0].verdict for one in told.cells] == ["same", "worse"]
+
+
+def test_two_folders_of_one_suite_are_compared_arm_by_arm_and_cell_by_cell(tmp_path: Path) -> None:
+    old = run_folder(tmp_path / "old", {"a": noisy(1), "b": noisy(2)}).path
+    new = run_folder(tmp_path / "new", {"a": noisy(3), "b": noisy(4, factor=1.2)}).path
+    told = compare(side([str(old)]), side([str(new)]), GATE)
+    assert [one.arms for one in told.cells] == [("a", "a"), ("b", "b")]
+    assert [one.judgements[0].verdict for one in told.cells] == ["same", "worse"]
+    assert any("several folders" in note for note in told.cells[0].notes)
+    alone = compare(side([f"{old}:a"]), side([str(new)]), GATE)
+    assert [one.arms for one in alone.cells] == [("a", "a")]
+    assert len(alone.unmatched) == 1
+
+
+def test_a_baseline_of_several_runs_counts_them_all(tmp_path: Path) -> None:
+    old = [run_folder(tmp_path / name, {"a": noisy(n)}, 3).path for n, name in enumerate("xyz")]
+    new = run_folder(tmp_path / "new", {"a": noisy(9)}, 3).path
+    told = compare(side([str(path) for path in old]), side([str(new)]), GATE)
+    effect = cell(told).judgements[0].effect
+    assert effect.runs == (9, 3)
+    assert effect.matched is not None
+    assert effect.matched.pairs == 120
+    assert cell(told).judgements[0].verdict == "same"
+
+
+def test_arms_of_several_folders_are_paired_folder_by_folder(tmp_path: Path) -> None:
+    def shifted(arm: int, day: float) -> Requests:
+        return noisy(arm, factor=day * (1.1 if arm == 2 else 1.0))
+
+    paths = [
+        run_folder(tmp_path / str(day), {"a": shifted(1, day), "b": shifted(2, day)}, 3).path
+        for day in (1.0, 4.0)
+    ]
+    base, other = (side([f"{path}:{arm}" for path in paths]) for arm in "ab")
+    told = compare(base, other, GATE)
+    for metric in ("ttft", "ttft.p50"):
+        one = next(one for one in told.cells[0].judgements if one.effect.metric == metric)
+        assert one.effect.freedom is not None
+        assert one.effect.freedom >= 5
+        assert one.effect.ratio == pytest.approx(1.1, abs=0.03)
+        assert one.verdict == "worse"
+
+
+def test_holm_is_over_the_gated_metrics_of_all_cells(slower: Run) -> None:
+    rules = [Rule(metric=name, margin=Margin(relative=0.05)) for name in ("ttft", "output_rate")]
+    told = [one for one in cell(compared(slower, rules=rules)).judgements if one.gated]
+    values = sorted((one.effect.p or 0.0, one.adjusted or 0.0) for one in told)
+    assert values[0][1] == pytest.approx(2 * values[0][0])
+
+
+def test_a_rule_for_what_cannot_be_compared_is_refused_by_name(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, {"a": noisy(1), "b": noisy(2)}, repeats=1)
+    for name in ("requests", "tfft", "ttft.p42"):
+        with pytest.raises(InputError, match=name):
+            compared(run, rules=[Rule(metric=name, margin=Margin(relative=0.05))])
+
+
+def test_the_same_seed_gives_the_same_comparison(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, {"a": noisy(1), "b": noisy(2)}, repeats=1)
+    assert compared(run, seed=3) == compared(run, seed=3)
+
+
+def test_arms_that_ran_one_after_the_other_are_told_apart_with_a_warning(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, {"a": noisy(1), "b": noisy(2)}, 2, apart=True)
+    notes = cell(compared(run)).notes
+    assert any("wholly before the other" in note for note in notes)
