@@ -9,7 +9,11 @@ BIN := .venv/bin
 # A report; then the example suite on an engine, on the same again, and on one that is 15 % slower.
 demo: .venv/installed
 	$(BIN)/paceline run smoke --new
-	$(BIN)/paceline report "$$(ls -td runs/smoke-* | head -n 1)" -o report.html
+	@echo 'Above, on a simulated engine: at one load, replay=on beside replay=off is what bounded replay'
+	@echo 'does to the first token (TTFT); TP4 beside DEP2 is what a user gets (tok/s/user), and a GPU.'
+	$(BIN)/paceline run agentx --new --quiet > /dev/null
+	$(BIN)/paceline report "$$(ls -td runs/smoke-* | head -n 1)" "$$(ls -td runs/agentx-* | head -n 1)" \
+	  -o report.html
 	@rm -rf runs/demo
 	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/base > /dev/null
 	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/fresh $(SET)=1.001 > /dev/null

@@ -132,6 +132,7 @@ def search(
 
     Example: paceline search capacity.yaml --share 0.95
     """
+    from dataclasses import replace
     from functools import partial
 
     from harness import search as harness_search
@@ -139,6 +140,7 @@ def search(
 
     with sentences():
         asked, planned = _planned(suite, overrides)
+        planned = replace(planned, maker="search")
         _, left_out = harness_search.ladders(planned.points)
         way = partial(harness_search.search, demanded=share)
         path, found = _measured(asked, planned, out, way, new=new, quiet=quiet)
@@ -194,7 +196,7 @@ def calibrate(
     arm: Annotated[str | None, typer.Option(help="Words of the arm; else the first one.")] = None,
     overrides: Overrides = None,
     folders: Annotated[Path, typer.Option("--runs", help="Where the run folder goes.")] = Path(
-        "runs"
+        "runs/calibration"
     ),
     out: Annotated[
         Path, typer.Option("-o", "--out", "--output", help="The calibration to write.")
@@ -252,10 +254,13 @@ def history(
     from reports.history import history_table
     from results.history import METRICS
     from results.history import history as courses
+    from results.origin import check_makers
     from results.run import read
 
     with sentences():
-        found = courses([read(path) for path in runs], metrics or METRICS)
+        told = [read(path) for path in runs]
+        check_makers(told, "a history")
+        found = courses(told, metrics or METRICS)
         print(history_table(found))
         if as_json:
             print_json({"courses": [asdict(course) for course in found]})
@@ -263,7 +268,10 @@ def history(
 
 @app.command()
 def model(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="nano or smollm2.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="nano, smollm2, v41-shrunk or v41-shrunk-engram."),
+    ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where it goes.")],
     python: Annotated[
         Path, typer.Option(help="The Python of an environment that has vLLM.")

@@ -3,42 +3,44 @@
 The client and paceline drive one server, `paceline sim`, from the same trace files, with the same
 seed, concurrency and caps, scaled so that they are crossed. Its log says what came, when, how long
 and in which messages; the clients only name their requests. Twelve settings: concurrency 1, 4 and
-16, sessions with and without sub-agents, two seeds, profile ci-synth with agentx-harness 1.0.12;
-`--profile aiperf-mvp-0.13` does the same with aiperf 0.13.0. Both are installed from the package
-index, each into an environment of its own, which `--clients` keeps.
+16, sessions with and without sub-agents, two seeds of these, profile ci-synth with agentx-harness
+1.0.12; `--profile aiperf-mvp-0.13` does the same with aiperf 0.13.0. Both are installed from the
+package index, each into an environment of its own, which `--clients` keeps.
 
 A setting agrees where, tree by tree,
 - primers, warm-up and window are the same (trace, stream, turn), but for requests due within
   a quarter of a second of the window's end,
 - each of them has the same input tokens, messages and output limit,
-- a turn that joins sub-agents comes after the same of them, as much later,
+- a turn that joins sub-agents comes after all of them,
+- X-Correlation-ID tells the streams of the trees apart,
 - dispatch moments, counted from each window's first request, are within 50 ms at p95.
 
-`--itself` has the client in both places, which shows what the machine's noise alone does. Needs two
-quiet cores and about a minute a setting. The figure is last; exits 0 only when all agree.
+The client is not its own equal: see docs/agentx-rules.md. Where nothing but moments differs it runs
+again, up to four times, and must agree once. `--itself` has the client in both places. Needs two
+cores, and the right to favour its processes where others use them too; about 45 seconds a setting.
+The figure is last; exits 0 only when all agree.
 """
 
 import argparse
-import os
-import subprocess
 import sys
-import venv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import cycle, islice, product
+from itertools import cycle, islice, pairwise, product
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
-import agentx_traces
+import agentx_stage
 import numpy as np
 import orjson
 import yaml
+from agentx_stage import MODEL, installed, run, serving
 
 from results import rows
+from suites.exits import Exit
 from workloads import weka
 from workloads.plan import Plan, plan
 from workloads.profile import PROFILES, Profile
@@ -46,21 +48,22 @@ from workloads.session import Key
 from workloads.start import starts
 
 CONCURRENCIES, SEEDS = (1, 4, 16), (1, 2)
-SECONDS, GRACE = 15, 30
-PACE = 200
-MODEL = "sim-model"
+SECONDS, GRACE = 12, 30
 P95 = 0.050
+AT_ONCE = 0.02
+"""Seconds within which two requests are sent at once."""
+
+ATTEMPTS = 4
+"""How often the client runs at a setting where nothing but moments differs."""
+
 EDGE = 0.25
 """Seconds at the window's end within which a request may be missing on one side."""
 
+BUDGET = 1380
+"""Seconds after which no further setting begins, and no client runs again."""
+
 SHOWN = 12
 """How many differences of a setting are named."""
-
-FIRST = ("nice", "-n", "-15")
-"""What keeps whatever else runs here from disturbing; where that is not allowed it does nothing."""
-
-PATIENCE = 150
-"""Seconds that a run may take."""
 
 CLIENTS = {"ci-synth": "agentx-harness==1.0.12", "aiperf-mvp-0.13": "aiperf==0.13.0"}
 
@@ -91,6 +94,7 @@ class Sent:
     prompt: int
     cached: int
     messages: tuple[tuple[str, int], ...]
+    correlation: str | None
 
     @property
     def content(self) -> tuple[object, ...]:
@@ -108,49 +112,6 @@ Step = tuple[int, Key]
 """A step of one of the trees of its trace, which are numbered."""
 
 
-@contextmanager
-def serving(tokenizer: Path, log: Path) -> Iterator[str]:
-    """The URL of a fresh simulated server."""
-    program = Path(sys.executable).with_name("paceline")
-    command = [*FIRST, program, "sim", "--port", "0", "--pace", str(PACE), "--model-name", MODEL]
-    command += ["--tokenizer", tokenizer, "--log", log]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().split()[-1]
-        finally:
-            process.terminate()
-
-
-def run(command: Sequence[object], folder: Path) -> None:
-    """Runs a client within bounds; ends all of this where it fails."""
-    with (folder / "client.log").open("wb") as told:
-        hub = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-        environment = {name: value for name, value in os.environ.items() if name not in hub}
-        ended = subprocess.run(
-            [str(part) for part in (*FIRST, *command)],
-            stdout=told,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            cwd=folder,
-            check=False,
-            timeout=PATIENCE,
-        )
-    if ended.returncode:
-        sys.exit(f"{command[0]} failed:\n{(folder / 'client.log').read_text()[-3000:]}")
-
-
-def installed(clients: Path, requirement: str) -> Path:
-    """The client's program, in an environment of its own, which is made where it is missing."""
-    folder = clients / requirement.replace("==", "-")
-    if not folder.exists():
-        print(f"installing {requirement}, about 1 GB", file=sys.stderr)
-        venv.create(folder, with_pip=True)
-        pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", requirement]
-        subprocess.run(pip, check=True, timeout=900)
-    return folder / "bin" / "aiperf"
-
-
 def public(program: Path, profile: Profile, files: Path) -> Client:
     """The public client under the profile's parameters."""
 
@@ -162,8 +123,9 @@ def public(program: Path, profile: Profile, files: Path) -> Client:
         command += ["--tokenizer", files / "tokenizer", "--use-server-token-count"]
         command += ["--input-file", traces_of(files, setting)]
         command += ["--custom-dataset-type", "weka_trace"]
-        command += ["--num-dataset-entries", agentx_traces.TRACES]
-        command += ["--concurrency", setting.concurrency, "--random-seed", setting.seed]
+        command += ["--num-dataset-entries", agentx_stage.TRACES]
+        command += ["--concurrency", setting.concurrency]
+        command += ["--random-seed", run_seed(setting, profile, folder.parent)]
         command += ["--benchmark-duration", SECONDS, "--benchmark-grace-period", GRACE]
         command += ["--trajectory-start-min-ratio", profile.start_from]
         command += ["--trajectory-start-max-ratio", profile.start_to]
@@ -172,9 +134,10 @@ def public(program: Path, profile: Profile, files: Path) -> Client:
             command += ["--trace-idle-gap-cap-seconds", profile.tree_idle_cap]
         if profile.pressure:
             command += ["--warmup-requests-per-lane", profile.pressure]
+        command += ["--workers-max", 1, "--record-processors", 1]
         command += ["--no-gpu-telemetry", "--no-server-metrics", "--ui", "none"]
         command += ["--export-level", "records", "--output-artifact-dir", folder / "artefacts"]
-        run(command, folder)
+        run(command, folder, folder / "truth.jsonl")
         lines = (folder / "artefacts" / "profile_export.jsonl").read_bytes().splitlines()
         told = [orjson.loads(line)["metadata"] for line in lines]
         return {one["x_request_id"]: _public_name(one) for one in told}
@@ -194,7 +157,8 @@ def ours(profile: Profile, files: Path) -> Client:
         engine = {"kind": "endpoint", "url": url, "model": MODEL, "mode": "chat"}
         engine |= {"tokenizer": str(files / "tokenizer"), "provenance": "plumbing"}
         traces = str(traces_of(files, setting))
-        load = {"kind": "closed", "concurrency": setting.concurrency, "duration": f"{SECONDS}s"}
+        load = {"kind": "closed", "concurrency": setting.concurrency, "warmup": 0}
+        load |= {"duration": f"{SECONDS}s", "grace": f"{GRACE}s"}
         experiment = {
             "name": "parity",
             "engine": engine,
@@ -205,15 +169,33 @@ def ours(profile: Profile, files: Path) -> Client:
         suite = {"suite": "parity", "seed": setting.seed, "experiments": [experiment]}
         (folder / "suite.yaml").write_text(yaml.safe_dump(suite))
         program = Path(sys.executable).with_name("paceline")
-        run([program, "run", "suite.yaml", "--quiet", "--out", folder / "run"], folder)
-        (point,) = sorted((folder / "run" / "points").iterdir())
-        return {row["id"]: _our_name(row) for row in rows.read(point).to_pylist()}
+        # Invalid for the chat template, whose tokens nobody asked for: that is another matter.
+        command = [program, "run", "suite.yaml", "--quiet", "--out", folder / "run"]
+        run(command, folder, folder / "truth.jsonl", codes=(0, Exit.INCOMPLETE))
+        (point,) = folder.glob("run/*/*/")
+        told = orjson.loads((point / "evidence.json").read_bytes())["protocol"]
+        print(f"    {_crossed(told)}")
+        return {row["request_id"]: _our_name(row) for row in rows.read(point).to_pylist()}
 
     return drive
 
 
+def _crossed(told: Mapping[str, Any]) -> str:
+    trees, all_idle = (told["hurried"][kind][0] for kind in ("tree", "system"))
+    crossed = f"caps crossed: {trees} times by a tree, {all_idle} by all"
+    return f"{crossed}; {told['recycled']} lanes recycled in the window"
+
+
 def _our_name(row: Mapping[str, Any]) -> Name:
     return Key(row["stream"], row["turn"]), str(row["tree"]), row["phase"] in {"window", "drain"}
+
+
+def run_seed(setting: Setting, profile: Profile, folder: Path) -> int:
+    """The seed of the replay: the profile's, else that of our run, which is kept in the folder."""
+    if profile.seed is not None:
+        return profile.seed
+    points = folder.glob("*/run/*/*/point.json")
+    return next((int(orjson.loads(point.read_bytes())["seed"]) for point in points), setting.seed)
 
 
 def traces_of(files: Path, setting: Setting) -> Path:
@@ -232,7 +214,10 @@ def sent(drive: Client, setting: Setting, files: Path, folder: Path) -> list[Sen
     found = [_sent(names[line["id"]], line) for line in lines if line["id"] in names]
     refused = sum(line["finish"] == "refused" for line in lines)
     unknown = len(lines) - len(found)
-    print(f"    {len(found)} requests, {unknown} that no client names, {refused} refused")
+    print(f"    {len(found)} requests, {refused} refused, {unknown} without a name")
+    # Ours first asks for four tokens, to see that the server answers.
+    if unknown > 1:
+        sys.exit(f"{unknown} requests have no name among those that the client tells")
     return found
 
 
@@ -248,6 +233,7 @@ def _sent(name: Name, line: Mapping[str, Any]) -> Sent:
         prompt=line["prompt"],
         cached=line["cached"],
         messages=tuple(map(tuple, line["messages"])),
+        correlation=line["correlation"],
     )
 
 
@@ -286,7 +272,7 @@ class Side:
     began: float
 
 
-def side(found: Sequence[Sent], primers: int) -> Side:
+def side(found: Sequence[Sent], first: int) -> Side:
     """The requests of a client that sent so many primers first."""
     steps = by_tree(found)
     if len(steps) != len(found):
@@ -296,8 +282,8 @@ def side(found: Sequence[Sent], primers: int) -> Side:
     window = [step for step in order if steps[step].window]
     return Side(
         steps=steps,
-        primers=frozenset(warm[:primers]),
-        warmup=frozenset(warm[primers:]),
+        primers=frozenset(warm[:first]),
+        warmup=frozenset(warm[first:]),
         window=frozenset(window),
         began=min((steps[step].arrived for step in window), default=0.0),
     )
@@ -343,14 +329,20 @@ def joined(one: Side, plans: Mapping[str, Plan]) -> dict[Step, float]:
 
 
 def misjoined(mine: Side, theirs: Side, plans: Mapping[str, Plan]) -> Iterator[str]:
-    """The joins that came before their sub-agents, or not as long after them on both sides."""
-    here, there = joined(mine, plans), joined(theirs, plans)
-    for step in sorted(here.keys() | there.keys()):
-        one, other = here.get(step), there.get(step)
-        early = any(gap is not None and gap < 0 for gap in (one, other))
-        both = one is not None and other is not None
-        if early or (both and abs(one - other) > 2 * P95):
-            yield f"join: {told(step)}: {one} s after its sub-agents here, {other} s there"
+    """The turns that came before the sub-agents that they join."""
+    for one, whose in ((mine, "paceline"), (theirs, "the client")):
+        for step, gap in sorted(joined(one, plans).items()):
+            if gap < 0:
+                yield f"join: {whose} sent {told(step)} {-gap:.3f} s before its sub-agents' end"
+
+
+def mixed(one: Side, whose: str) -> Iterator[str]:
+    """Whether X-Correlation-ID does not tell the streams of the trees apart."""
+    named = {(tree, key.stream, one.steps[tree, key].correlation) for tree, key in one.steps}
+    streams = {(tree, stream) for tree, stream, _ in named}
+    names = {name for _, _, name in named}
+    if not len(named) == len(streams) == len(names):
+        yield f"identity: {whose} has {len(names)} correlation ids for {len(streams)} streams"
 
 
 def apart(mine: Side, theirs: Side) -> tuple[list[float], list[float]]:
@@ -367,12 +359,40 @@ def apart(mine: Side, theirs: Side) -> tuple[list[float], list[float]]:
     return dispatches, gaps
 
 
-def compared(mine: Side, theirs: Side, plans: Mapping[str, Plan]) -> list[str]:
+def pulled(mine: Side, theirs: Side, cap: float) -> int:
+    """How often the client sent two at once after an idle time of the cap, and we did not.
+
+    When its timer for the next request and its watchdog fall on one moment, and the timer is first,
+    the watchdog finds nothing in flight yet and pulls the request after that one forward as well.
+    """
+    order = sorted(theirs.window, key=lambda step: theirs.steps[step].arrived)
+    busy, found = -inf, 0
+    for step, after in pairwise(order):
+        one, other = theirs.steps[step], theirs.steps[after]
+        both = {step, after} <= mine.window
+        idle = one.arrived - busy > cap - AT_ONCE and other.arrived - one.arrived < AT_ONCE
+        if both and idle:
+            gap = mine.steps[after].arrived - mine.steps[step].arrived
+            found += abs(gap) > P95
+        busy = max(busy, one.closed)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What differs between two sides: in what was sent, and in when."""
+
+    sent: tuple[str, ...]
+    when: tuple[str, ...]
+
+
+def compared(mine: Side, theirs: Side, plans: Mapping[str, Plan], profile: Profile) -> Finding:
     """What differs at a setting, after two lines of what was compared."""
     late, gaps = apart(mine, theirs)
     p50, p95 = np.percentile(late, [50, 95]) if late else (inf, inf)
     both = mine.steps.keys() & theirs.steps.keys()
     cached = sum(mine.steps[step].cached == theirs.steps[step].cached for step in both)
+    twice = pulled(mine, theirs, profile.system_idle_cap)
     print(
         f"    {len(mine.primers)} primers, {len(mine.warmup)} more of warm-up, {len(late)} of the "
         f"window on both sides, {len(joined(mine, plans))} joins; {cached} of {len(both)} found "
@@ -381,19 +401,22 @@ def compared(mine: Side, theirs: Side, plans: Mapping[str, Plan]) -> list[str]:
     print(
         f"    dispatch apart p50 {1e3 * p50:.1f} ms, p95 {1e3 * p95:.1f} ms, most "
         f"{1e3 * max(late, default=inf):.1f} ms; after the turn before p95 "
-        f"{1e3 * np.percentile(gaps or [inf], 95):.1f} ms",
+        f"{1e3 * np.percentile(gaps or [inf], 95):.1f} ms; pulled forward twice {twice}",
         flush=True,
     )
-    wrong = [*missing(mine, theirs, "paceline"), *missing(theirs, mine, "the client")]
+    gone = [*missing(mine, theirs, "paceline"), *missing(theirs, mine, "the client")]
+    window = [sentence for sentence in gone if sentence.startswith("window")]
+    wrong = [sentence for sentence in gone if not sentence.startswith("window")]
     wrong += [*changed(mine, theirs), *misjoined(mine, theirs, plans)]
+    wrong += [*mixed(mine, "paceline"), *mixed(theirs, "the client")]
     if p95 > P95:
-        wrong.append(f"dispatch: {1e3 * p95:.1f} ms apart at p95")
-    return wrong
+        window.append(f"dispatch: {1e3 * p95:.1f} ms apart at p95")
+    return Finding(sent=tuple(wrong), when=tuple(window))
 
 
-def expected(setting: Setting, plans: Mapping[str, Plan], profile: Profile) -> int:
+def primers(setting: Setting, plans: Mapping[str, Plan], profile: Profile, seed: int) -> int:
     """How many primers the setting has by our rules."""
-    lanes = starts(cycle(plans.values()), setting.concurrency, len(plans), profile, setting.seed)
+    lanes = starts(cycle(plans.values()), setting.concurrency, len(plans), profile, seed)
     return sum(len(start.primers) for start in lanes)
 
 
@@ -404,44 +427,61 @@ def settings() -> Iterator[Setting]:
 
 
 def differing(
-    clients: Sequence[Client], setting: Setting, profile: Profile, files: Path, folder: Path
+    clients: Sequence[Client],
+    setting: Setting,
+    profile: Profile,
+    files: Path,
+    folder: Path,
+    until: float,
 ) -> list[str]:
     """What differs between two clients at a setting, whose files are kept in the folder."""
     print(setting, flush=True)
     traces = traces_of(files, setting)
     if not traces.exists():
-        made = agentx_traces.traces(setting.seed, agents=setting.agents)
-        agentx_traces.write(made, traces)
+        made = agentx_stage.traces(setting.seed, agents=setting.agents)
+        agentx_stage.write(made, traces)
     plans = {trace.id: plan(trace, profile) for trace in weka.read(str(traces))}
-    primers = expected(setting, plans, profile)
     folder.mkdir(parents=True)
-    mine, theirs = (
-        side(sent(client, setting, files, folder / str(place)), primers)
-        for place, client in enumerate(clients)
-    )
-    return compared(mine, theirs, plans)
+    one, other = clients
+    found = sent(one, setting, files, folder / "0")
+    first = primers(setting, plans, profile, run_seed(setting, profile, folder))
+    mine = side(found, first)
+    for attempt in range(1, ATTEMPTS + 1):
+        theirs = side(sent(other, setting, files, folder / str(attempt)), first)
+        finding = compared(mine, theirs, plans, profile)
+        if finding.sent or not finding.when or monotonic() > until:
+            break
+    return [*finding.sent, *finding.when]
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
+    """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", choices=CLIENTS, default="ci-synth")
     parser.add_argument("--settings", type=int, nargs="*", help="which of the twelve, from 0")
     parser.add_argument("--clients", type=Path, help="a folder of environments, kept")
     parser.add_argument("--keep", type=Path, help="a new folder for logs and run folders")
     parser.add_argument("--itself", action="store_true")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = arguments()
     profile = PROFILES[asked.profile]
     chosen = [s for n, s in enumerate(settings()) if asked.settings is None or n in asked.settings]
     with TemporaryDirectory() as made:
         files = asked.keep or Path(made) / "kept"
         files.mkdir()
-        agentx_traces.tokenizer(files / "tokenizer")
+        agentx_stage.tokenizer(files / "tokenizer")
         program = installed(asked.clients or Path(made), CLIENTS[profile.id])
         client = public(program, profile, files)
         sides = [client if asked.itself else ours(profile, files), client]
-        agree = 0
+        agree, until = 0, monotonic() + BUDGET
         for number, setting in enumerate(chosen):
-            wrong = differing(sides, setting, profile, files, files / f"setting-{number}")
+            if monotonic() > until:
+                print(f"{setting}: not run, the time is up")
+                continue
+            wrong = differing(sides, setting, profile, files, files / f"setting-{number}", until)
             agree += not wrong
             for sentence in islice(wrong, SHOWN):
                 print(f"    {sentence}", flush=True)

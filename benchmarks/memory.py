@@ -5,6 +5,7 @@ in a process of its own whose peak memory the operating system tells. Prints the
 exits 0 only when both are reached.
 """
 
+import re
 import resource
 import subprocess
 import sys
@@ -74,14 +75,25 @@ def record(folder: str) -> None:
         observed = Observed(provenance="simulated", gpus=1)
         evidence = Evidence(observed=observed, clock="virtual", opened=0.0, closed=30.0)
         writer.finish("finished", None, evidence, None)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(peak // 1024 if sys.platform != "darwin" else peak // 2**20)
+    print(peak() // 2**20)
+
+
+def peak() -> int:
+    """The most memory that this process has held, in bytes.
+
+    Not that of getrusage on Linux, which a child begins with its parent's.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())
+        return int(line) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         child = [sys.executable, __file__, folder]
-        peak = int(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
+        most = int(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
     command = [Path(sys.executable).with_name("paceline"), "--help"]
     times = []
     for _ in range(TRIES):
@@ -90,10 +102,10 @@ def main() -> int:
         times.append(time.perf_counter() - start)
     median = sorted(times)[TRIES // 2]
     print(
-        f"{REQUESTS * PIECES:,} pieces: peak {peak} MB (limit {LIMIT_MB}); "
+        f"{REQUESTS * PIECES:,} pieces: peak {most} MB (limit {LIMIT_MB}); "
         f"paceline --help: median {median:.3f} s of {TRIES} (limit {LIMIT_SECONDS})"
     )
-    return 0 if peak <= LIMIT_MB and median <= LIMIT_SECONDS else 1
+    return 0 if most <= LIMIT_MB and median <= LIMIT_SECONDS else 1
 
 
 if __name__ == "__main__":

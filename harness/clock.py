@@ -3,12 +3,21 @@
 import asyncio
 import math
 from asyncio import base_events
-from collections.abc import Callable, Coroutine
-from typing import Any, Literal, Never, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, Never, Protocol, TypeVar
 
 from results.errors import EngineError
 
 T = TypeVar("T")
+
+
+class Lasting(Protocol):
+    """Runs a coroutine to its end on a clock, beside what is still up from those before."""
+
+    def __call__(self, clock: "Clock", main: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine gives."""
+
 
 MICROSECONDS = 1_000_000
 
@@ -45,6 +54,21 @@ def run(clock: Clock, main: Coroutine[Any, Any, T]) -> T:
     )
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
+
+
+@contextmanager
+def lasting() -> Iterator["Lasting"]:
+    """Runs coroutines one after the other: on the wall all on one event loop, which ends last.
+
+    What a task keeps up there is up for the next coroutine, and is cancelled in the end. On the
+    virtual clock each begins at 0.
+    """
+    with asyncio.Runner() as wall:
+
+        def on(clock: Clock, main: Coroutine[Any, Any, T]) -> T:
+            return wall.run(main) if clock == "wall" else run(clock, main)
+
+        yield on
 
 
 class _Jump:

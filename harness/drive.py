@@ -13,7 +13,9 @@ from harness.client import Client, Reply, Request
 from harness.clock import now, until
 from harness.load import Closed, Open, Recorded, arrivals
 from harness.point import Point
+from harness.stage import protocol
 from harness.trial import Call, Keep, Trial, ceiling_of, landed, launch, rank_of, record, send
+from harness.warmth import due
 from results.errors import EngineError
 from results.evidence import Protocol
 from results.record import Phase
@@ -55,7 +57,14 @@ class Tree:
 
 
 async def drive(
-    point: Point, client: Client, keep: Keep, *, run: str, salt: int, interrupt: asyncio.Event
+    point: Point,
+    client: Client,
+    keep: Keep,
+    *,
+    run: str,
+    salt: int,
+    interrupt: asyncio.Event,
+    settle: bool = False,
 ) -> Window:
     """Warms the server up, opens the window, follows the load, and closes it.
 
@@ -79,7 +88,7 @@ async def drive(
             speed=load.speed if isinstance(load, Recorded) else None,
         )
         stop = sends.create_task(interrupt.wait())
-        await _race(_warm_up(trial), stop)
+        await _race(_warm_up(trial, settle=settle), stop)
         if isinstance(point.workload, AgentX) and point.workload.rules is not None:
             window = await _replay(trial, point.workload, stop)
         else:
@@ -121,7 +130,7 @@ async def _replay(trial: Trial, workload: AgentX, stop: asyncio.Task[Any]) -> Wi
     return Window(
         opened=opened - trial.origin,
         closed=closed - trial.origin,
-        protocol=lanes.protocol(stage),
+        protocol=protocol(stage),
     )
 
 
@@ -139,13 +148,23 @@ async def _race(
         task.result()
 
 
-async def _warm_up(trial: Trial) -> None:
-    """Sends every shape of the workload to every rank, one session at a time."""
-    for turn in range(trial.point.load.warmup):
-        for rank in range(trial.point.deployment.topology.ranks):
-            seed = seed_of(trial.point.seed, "warm-up", turn, rank)
-            for session in trial.point.workload.warmup(seed):
-                await _walk(trial, session, lane=rank, start=now(), warmup=True)
+async def _warm_up(trial: Trial, *, settle: bool) -> None:
+    """Sends every shape of the workload to every rank, one session at a time, in rounds."""
+    rounds: list[list[float]] = []
+    while due(rounds, trial.point.load.warmup, settle=settle):
+        rounds.append(await _round(trial, len(rounds)))
+
+
+async def _round(trial: Trial, turn: int) -> list[float]:
+    """Sends every shape once; how many seconds each took."""
+    took = []
+    for rank in range(trial.point.deployment.topology.ranks):
+        seed = seed_of(trial.point.seed, "warm-up", turn, rank)
+        for session in trial.point.workload.warmup(seed):
+            began = now()
+            await _walk(trial, session, lane=rank, start=began, warmup=True)
+            took.append(now() - began)
+    return took
 
 
 def _sessions(trial: Trial) -> Iterator[Session]:

@@ -4,14 +4,16 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from harness.client import Client, Page
 from harness.clock import Clock
+from harness.load import Load
 from harness.topology import Topology
 from results.evidence import Observed
+from workloads.session import Workload
 
 Replay = Literal["off", "on-eager", "on"]
 
@@ -44,7 +46,8 @@ class Server:
     """A running engine: its client, and what it was observed to be, read when the point ends.
 
     `metrics` is where it tells its counters, in Prometheus's words. `ended` gives a coroutine that
-    waits until the server has ended by itself, and says why.
+    waits until the server has ended by itself, and says why. One that `compiles` is slow at first,
+    and is warmed up until its times settle.
     """
 
     client: Client
@@ -52,6 +55,7 @@ class Server:
     steps: Callable[[], pa.Table | None]
     metrics: Page | None = None
     ended: Callable[[], Coroutine[Any, Any, str]] | None = None
+    compiles: bool = False
 
 
 class Engine(Protocol):
@@ -88,3 +92,11 @@ class Engine(Protocol):
         variable that holds them; they are written nowhere. Raises EngineError where it does not
         come up.
         """
+
+
+@runtime_checkable
+class Choosy(Protocol):
+    """An engine that cannot do all work, whatever its deployment."""
+
+    def check(self, workload: Workload, load: Load, deployment: Deployment) -> None:
+        """Raises UnsupportedError where it cannot do this work."""

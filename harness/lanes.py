@@ -5,127 +5,29 @@ of them stand in one agenda, and every answer moves its tree on.
 """
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Literal
 
 from harness import live, making
-from harness.agenda import HAIR, Agenda
+from harness.agenda import HAIR
 from harness.client import Reply
 from harness.clock import now
 from harness.live import Live
-from harness.load import Closed
 from harness.making import Made
+from harness.stage import Stage, plant
+from harness.stage import set_up as stage_of
 from harness.trial import Call, Trial, launch, send
-from results.errors import InputError
-from results.evidence import Protocol
-from results.record import Phase
+from results.overflow import overflowed
 from workloads.agentx import AgentX
-from workloads.content import marker
-from workloads.overflow import overflowed
-from workloads.plan import Plan
-from workloads.profile import Profile
-from workloads.replay import Replay
-from workloads.start import Start, again, anchor, starts, waits
+from workloads.prompt import Prompt
+from workloads.start import again, anchor, waits
 from workloads.stream import Step
-
-MADE_AHEAD = 16
-"""Replays made before anything is sent, beyond those that lanes begin with."""
 
 ENOUGH = 10
 """Requests after which, at the least, the share of failed ones may end a point."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Stage:
-    """All lanes of one point: what every event needs.
-
-    `phase` is that of the requests sent now; when `closed`, no more are sent. `over` is set when a
-    phase has ended, and `failure` is why all of it must.
-    """
-
-    trial: Trial
-    workload: AgentX
-    profile: Profile
-    source: Iterator[Replay]
-    coming: deque[Replay]
-    begun: list[tuple[Start, Live]]
-    trees: dict[int, Live] = field(default_factory=dict)
-    passes: Counter[str] = field(default_factory=Counter)
-    seen: dict[str, set[int]] = field(default_factory=dict)
-    agenda: Agenda = field(init=False)
-    watch: Agenda = field(init=False)
-    phase: Phase = "primer"
-    closed: bool = False
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    failure: str | None = None
-    made: dict[tuple[int, str], Made] = field(default_factory=dict)
-    admitted: Counter[int] = field(default_factory=Counter)
-    fuse: asyncio.TimerHandle | None = None
-    flying: int = 0
-    idle: float | None = None
-    ended: int = 0
-    failed: int = 0
-    hurried: dict[Literal["tree", "system"], list[float]] = field(
-        default_factory=lambda: {"tree": [], "system": []}
-    )
-    recycled: int = 0
-
-    def __post_init__(self) -> None:
-        self.agenda = Agenda(lambda: _ring(self))
-        self.watch = Agenda(lambda: _look(self))
-
-
 def set_up(trial: Trial, workload: AgentX) -> Stage:
-    """The lanes as they stand before anything is sent.
-
-    Raises InputError where the load is none for a profile, or too few traces have anything to send.
-    """
-    load, profile = trial.point.load, workload.rules
-    assert profile is not None
-    if not isinstance(load, Closed) or load.duration is None or load.sessions is not None:
-        raise InputError(
-            f"{trial.point.name}: {profile.id} is for a closed load with a duration and no "
-            "number of sessions: write kind, concurrency and duration"
-        )
-    seed = trial.point.seed if profile.seed is None else profile.seed
-    source = workload.replays(seed)
-    taken: dict[str, Replay] = {}
-    found = starts(_plans(source, taken), load.concurrency, workload.pool, profile, seed)
-    if len(found) < load.concurrency:
-        raise InputError(
-            f"{trial.point.name}: only {len(found)} of {load.concurrency} lanes find a trace with "
-            "something to send after its start: add traces"
-        )
-    coming = deque(islice(source, min(MADE_AHEAD, workload.pool)))
-    stage = Stage(
-        trial=trial, workload=workload, profile=profile, source=source, coming=coming, begun=[]
-    )
-    # Markers count in the order in which the public client makes them: lanes with primers first.
-    for start in sorted(found, key=lambda start: (not start.primers, start.lane)):
-        stage.begun.append((start, _plant(stage, taken[start.trace], start)))
-    stage.begun.sort(key=lambda one: one[0].lane)
-    return stage
-
-
-def _plans(source: Iterator[Replay], taken: dict[str, Replay]) -> Iterator[Plan]:
-    """The plans of the replays, each of which is noted by its trace."""
-    for replay in source:
-        taken[replay.plan.trace] = replay
-        yield replay.plan
-
-
-def _plant(stage: Stage, replay: Replay, start: Start) -> Live:
-    """The tree that a lane replays from now on, with a marker of its own."""
-    trial = stage.trial
-    passed = stage.passes[start.trace]
-    stage.passes[start.trace] += 1
-    text = marker(f"{trial.salt}:{trial.id}", passed, start.lane, start.trace)
-    tree = live.begin(replay, start, number=next(trial.trees), text=text)
-    stage.trees[tree.number] = tree
-    return tree
+    """The lanes as they stand before anything is sent; see `harness.stage`."""
+    return stage_of(trial, workload, _ring, _look)
 
 
 async def warm_up(stage: Stage) -> None:
@@ -186,37 +88,9 @@ def close(stage: Stage) -> None:
     stage.closed = True
     stage.agenda.close()
     stage.watch.close()
+    making.forget_all(stage.made)
     if stage.fuse:
         stage.fuse.cancel()
-
-
-def protocol(stage: Stage) -> Protocol:
-    """What the replay says of itself, for the evidence."""
-    profile = stage.profile
-    return Protocol(
-        profile=profile.id,
-        hash=profile.hash,
-        departures=(*stage.workload.departures(), *_departures(stage)),
-        coverage=profile.coverage,
-        overflow_share=profile.overflow_share,
-        intended=stage.workload.intended(),
-        hurried={kind: (len(moved), sum(moved)) for kind, moved in stage.hurried.items()},
-        recycled=stage.recycled,
-    )
-
-
-def _departures(stage: Stage) -> Iterator[str]:
-    """In what the load is not the profile's."""
-    load, profile = stage.trial.point.load, stage.profile
-    assert load.duration is not None
-    for name in ("duration", "grace"):
-        stated, own = getattr(load, name), getattr(profile, name)
-        if stated != own:
-            yield f"{name}: {stated:g} s, not the {own:g} s of {profile.id}"
-    if load.duration < profile.least_duration:
-        yield f"{profile.id} asks for at least {profile.least_duration:g} s"
-    if load.warmup:
-        yield "requests of every shape are sent before the primers: write warmup: 0"
 
 
 def _ring(stage: Stage) -> None:
@@ -234,7 +108,7 @@ def _ring(stage: Stage) -> None:
 
 async def _prime(stage: Stage, tree: Live, call: Call) -> None:
     """Sends a primer; when the last one has ended, so has their phase."""
-    reply = await send(stage.trial, call, stage.seen.setdefault(tree.trace, set()))
+    reply = await send(stage.trial, call, _seen(stage, tree, call.request.prompt))
     stage.flying -= 1
     _warmed(stage, call, reply)
     if not stage.flying:
@@ -274,10 +148,10 @@ def _undrained(stage: Stage) -> str:
 
 
 def _dispatch(stage: Stage, tree: Live, step: Step, planned: float, ready: float) -> None:
-    """Sends a step; makes those ready that may follow it, and begins what it spawned early."""
+    """Sends a step, and begins what it spawned early."""
     stream, trial = step.key.stream, stage.trial
     window = stage.phase == "window"
-    one = stage.made.pop((tree.number, stream), None)
+    one = stage.made.pop((tree.number, step.key), None)
     if one is None:
         one = making.make(trial, tree, step, step.output if window else 1)
     tree.flying.add(stream)
@@ -288,15 +162,20 @@ def _dispatch(stage: Stage, tree: Live, step: Step, planned: float, ready: float
     moment = now()
     for begun in live.spawned(tree, step.spawns, early=True):
         _due(stage, tree, begun.id, moment + begun.offset)
-    if window:
-        making.next_of(trial, stage.made, tree, step)
 
 
 async def _answer(stage: Stage, tree: Live, step: Step, call: Call, one: Made) -> None:
     """Sends a step and moves its tree on when it has ended."""
+    trial = stage.trial
+
+    # Earlier, making what follows would hold up what is sent in the same moment.
+    def follow(_: float) -> None:
+        if stage.phase == "window" and not stage.closed:
+            making.next_of(trial, stage.made, tree, step)
+
     if one.preparing is not None:
         await one.preparing
-    reply = await send(stage.trial, call, stage.seen.setdefault(tree.trace, set()))
+    reply = await send(trial, call, _seen(stage, tree, call.request.prompt), follow)
     stage.flying -= 1
     if stage.closed:
         return
@@ -309,6 +188,15 @@ async def _answer(stage: Stage, tree: Live, step: Step, call: Call, one: Made) -
         _settle(stage)
 
 
+def _seen(stage: Stage, tree: Live, prompt: Prompt) -> set[int]:
+    """The prefixes that the cache may hold of a tree; notes those that other trees share."""
+    unmarked = prompt.ends()[: prompt.marker]
+    if len(unmarked):
+        tree.seen |= stage.unmarked[tree.trace]
+        stage.unmarked[tree.trace].update(prompt.prefix_hashes(unmarked).tolist())
+    return tree.seen
+
+
 def _move(stage: Stage, tree: Live, step: Step, reply: Reply) -> None:
     """Begins what the step spawned, puts the next one down, and lets go those that waited."""
     stream, moment = step.key.stream, reply.closed
@@ -316,7 +204,7 @@ def _move(stage: Stage, tree: Live, step: Step, reply: Reply) -> None:
     fresh = [] if overflow else live.spawned(tree, step.spawns, early=False)
     if overflow:
         live.stop(tree, stream)
-        making.forget(stage.made, tree.number, (stream, *step.spawns))
+        making.forget_next(stage.made, tree, step)
     else:
         live.end(tree, stream)
     for begun in fresh:
@@ -337,6 +225,7 @@ def _move(stage: Stage, tree: Live, step: Step, reply: Reply) -> None:
 def _due(stage: Stage, tree: Live, stream: str, moment: float) -> None:
     """Puts a stream's next step down for its moment; before the window, that is now."""
     if stage.phase == "window":
+        making.ahead(stage.trial, stage.made, tree, tree.step(stream))
         stage.agenda.add(moment, tree.number, stream)
     else:
         _offer(stage, tree, stream, now())
@@ -357,7 +246,7 @@ def _recycle(stage: Stage, tree: Live, moment: float) -> None:
     del stage.trees[tree.number]
     stage.coming.append(next(stage.source))
     replay = stage.coming.popleft()
-    fresh = _plant(stage, replay, again(replay.plan, tree.lane))
+    fresh = plant(stage, replay, again(replay.plan, tree.lane))
     stage.recycled += stage.phase == "window"
     _due(stage, fresh, fresh.trace, moment)
 

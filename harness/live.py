@@ -17,7 +17,7 @@ class Live:
     answered. `over` are those of which nothing more will be sent. `held` are those whose next step
     has fallen due, when it did, and that wait for others; None where only the others say when.
     `idle` is since when nothing of the tree is in flight, and `hurried` that this was too long.
-    `moment` is the recorded moment at which its clock starts.
+    `moment` is the recorded moment at which its clock starts, `seen` are the prefixes it has sent.
     """
 
     replay: Replay
@@ -33,6 +33,7 @@ class Live:
     held: dict[str, float | None] = field(default_factory=dict)
     idle: float | None = None
     hurried: bool = False
+    seen: set[int] = field(default_factory=set)
 
     @property
     def trace(self) -> str:

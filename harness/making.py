@@ -1,12 +1,13 @@
 """Requests of replayed trees, made ready ahead of the moments at which they are sent."""
 
 import asyncio
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import NamedTuple
 
 from harness.client import Request
 from harness.live import Live
 from harness.trial import Trial, rank_of
+from workloads.session import Key
 from workloads.stream import Step
 
 
@@ -17,8 +18,8 @@ class Made(NamedTuple):
     preparing: asyncio.Task[object] | None = None
 
 
-Ahead = MutableMapping[tuple[int, str], Made]
-"""What has been made for the next step of a tree's stream."""
+Ahead = MutableMapping[tuple[int, Key], Made]
+"""What has been made for the steps of trees, by their numbers."""
 
 
 def make(trial: Trial, tree: Live, step: Step, output: int) -> Made:
@@ -37,20 +38,18 @@ def make(trial: Trial, tree: Live, step: Step, output: int) -> Made:
 
 
 def ahead(trial: Trial, made: Ahead, tree: Live, step: Step) -> None:
-    """Begins to make a step's request ready, so that sending it takes no time."""
+    """Begins to make a step's request ready, so that sending it takes no time; once is enough."""
+    if (tree.number, step.key) in made:
+        return
     request = make(trial, tree, step, step.output).request
     preparing = asyncio.ensure_future(_prepared(trial, request))
-    made[tree.number, step.key.stream] = Made(request, preparing)
+    made[tree.number, step.key] = Made(request, preparing)
 
 
 def next_of(trial: Trial, made: Ahead, tree: Live, step: Step) -> None:
     """Begins with what may follow a step: its stream's next one, and those it will spawn."""
-    stream, turn = step.key
-    following = tree.streams[stream].steps[turn + 1 : turn + 2]
-    firsts = [tree.streams[name].steps[0] for name in step.spawns]
-    for one in (*following, *firsts):
-        if (tree.number, one.key.stream) not in made:
-            ahead(trial, made, tree, one)
+    for one in _next(tree, step):
+        ahead(trial, made, tree, one)
 
 
 async def all_of(made: Ahead) -> None:
@@ -60,12 +59,31 @@ async def all_of(made: Ahead) -> None:
         await one.preparing
 
 
-def forget(made: Ahead, tree: int, streams: Iterable[str]) -> None:
-    """Drops what was made for streams that go no further."""
-    for stream in streams:
-        one = made.pop((tree, stream), None)
-        if one is not None and one.preparing is not None:
-            one.preparing.cancel()
+def forget_next(made: Ahead, tree: Live, step: Step) -> None:
+    """Drops what was made to follow a step that nothing follows."""
+    for one in _next(tree, step):
+        _drop(made.pop((tree.number, one.key), None))
+
+
+def forget_all(made: Ahead) -> None:
+    """Drops everything."""
+    for one in made.values():
+        _drop(one)
+    made.clear()
+
+
+def _next(tree: Live, step: Step) -> Iterator[Step]:
+    """The next step of the stream, and the first ones of streams that begin when it has ended."""
+    stream, turn = step.key
+    yield from tree.streams[stream].steps[turn + 1 : turn + 2]
+    for name in step.spawns:
+        if name not in tree.live:
+            yield tree.streams[name].steps[0]
+
+
+def _drop(one: Made | None) -> None:
+    if one is not None and one.preparing is not None:
+        one.preparing.cancel()
 
 
 async def _prepared(trial: Trial, request: Request) -> object:

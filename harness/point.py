@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from harness.engine import Deployment
+from harness.engine import Choosy, Deployment
 from harness.load import Closed, Load, Open, Recorded
 from results.objectives import Objectives
 from workloads.prompt import seed_of
@@ -30,6 +30,12 @@ class Point:
     def __post_init__(self) -> None:
         # Taken once: a trace that changes on disk afterwards must not become another point.
         object.__setattr__(self, "identity", self.workload.identity())
+
+    def check(self) -> None:
+        """Raises UnsupportedError where the engine cannot do this work."""
+        engine = self.deployment.engine
+        if isinstance(engine, Choosy):
+            engine.check(self.workload, self.load, self.deployment)
 
     @property
     def changed(self) -> bool:

@@ -48,8 +48,10 @@ DYING = 5.0
 class Watch(Protocol):
     """Is told how a run goes."""
 
-    def point_started(self, name: str, number: int, total: int, estimate: float | None) -> None:
-        """Point `number` of `total`, counted from 1, begins."""
+    def point_started(
+        self, name: str, number: int, total: int | None, estimate: float | None
+    ) -> None:
+        """Point `number` of `total`, counted from 1, begins; a search does not know its total."""
 
     def request_done(self, record: RequestRecord) -> None:
         """A request became a row."""
@@ -69,38 +71,43 @@ def run(
     budget: float | None = None,
     estimates: Sequence[float | None] = (),
     keys: Mapping[str, str] | None = None,
-    first: int = 1,
+    begun: int | None = None,
 ) -> Counter[str]:
     """Gives every point that has no outcome one, in order; how many points have which status.
 
     `estimates` are the points' seconds on the wall, where anyone can guess them; `keys` are the
-    secrets that engines need; `first` is what the watch is told as the first point's number. Points
-    that would begin after `budget` seconds become `not started`, and run when the folder is taken
-    up again. Raises KeyboardInterrupt, with the rows of the broken point kept, on Ctrl-C.
+    secrets that engines need; `begun` is how many points came before where nobody knows how many
+    will come after. Points that would begin after `budget` seconds become `not started`, and run
+    when the folder is taken up again. Raises KeyboardInterrupt, with the rows of the broken point
+    kept, on Ctrl-C.
     """
     started = time.monotonic()
     statuses: Counter[str] = Counter()
     guesses = iter(estimates)
-    for number, point in enumerate(points, start=first):
-        guess = next(guesses, None)
-        status = folder.outcome(point.name, point.id)
-        if status in {None, "not started"}:
-            spent = time.monotonic() - started
-            if budget is not None and spent >= budget:
-                reason = f"the time budget of {budget:g} s was spent: run again to go on"
-                folder.not_started(point.facts(), reason)
-                watch.point_finished(point.name, "not started", reason, 0.0)
-                status = "not started"
+    total = len(points) if begun is None else None
+    with clock.lasting() as on:
+        for number, point in enumerate(points, start=1 + (begun or 0)):
+            guess = next(guesses, None)
+            status = folder.outcome(point.name, point.id)
+            if status in {None, "not started"}:
+                spent = time.monotonic() - started
+                if budget is not None and spent >= budget:
+                    reason = f"the time budget of {budget:g} s was spent: run again to go on"
+                    folder.not_started(point.facts(), reason)
+                    watch.point_finished(point.name, "not started", reason, 0.0)
+                    status = "not started"
+                else:
+                    watch.point_started(point.name, number, total, guess)
+                    status = _run_point(point, folder, watch, keys or {}, on)
             else:
-                watch.point_started(point.name, number, first - 1 + len(points), guess)
-                status = _run_point(point, folder, watch, keys or {})
-        else:
-            watch.point_skipped(point.name, status)
-        statuses[status] += 1
+                watch.point_skipped(point.name, status)
+            statuses[status] += 1
     return statuses
 
 
-def _run_point(point: Point, folder: RunFolder, watch: Watch, keys: Mapping[str, str]) -> str:
+def _run_point(
+    point: Point, folder: RunFolder, watch: Watch, keys: Mapping[str, str], on: clock.Lasting
+) -> str:
     started = time.monotonic()
     if point.changed:
         raise InputError(
@@ -111,10 +118,10 @@ def _run_point(point: Point, folder: RunFolder, watch: Watch, keys: Mapping[str,
     status = "finished"
     reason, evidence, steps = None, None, None
     try:
+        point.check()
         engine = point.deployment.engine
-        reason, evidence, steps = clock.run(
-            engine.clock, _measure(point, folder, writer, watch, keys)
-        )
+        measuring = _measure(point, folder, writer, watch, keys)
+        reason, evidence, steps = on(engine.clock, measuring)
         status = "failed" if reason else "finished"
     except UnsupportedError as error:
         status, reason = "unsupported", str(error)
@@ -168,6 +175,7 @@ async def _measure(
                     run=folder.run_id,
                     salt=_salt(folder, writer, engine.clock),
                     interrupt=stop,
+                    settle=server.compiles,
                 )
             )
             observed, steps = server.observe(), server.steps()

@@ -53,7 +53,7 @@ def search(
             budget=None if budget is None else max(0.0, budget - (time.monotonic() - started)),
             estimates=[guesses.get(point.id) for point in wanted],
             keys=keys,
-            first=begun + 1,
+            begun=begun,
         )
         if statuses["not started"]:
             break

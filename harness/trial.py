@@ -70,10 +70,16 @@ async def landed(trial: Trial) -> None:
         await asyncio.wait(set(trial.flying))
 
 
-async def send(trial: Trial, call: Call, seen: set[int]) -> Reply:
+def _ignore(moment: float) -> None:
+    """Does nothing about a first token."""
+
+
+async def send(
+    trial: Trial, call: Call, seen: set[int], on_first: Callable[[float], None] = _ignore
+) -> Reply:
     """Sends one request and keeps the record of it; `seen` are the prefixes sent before."""
     ceiling = ceiling_of(call.request.prompt, seen)
-    reply = await trial.client.send(call.request, cut=trial.cut, on_first=_ignore)
+    reply = await trial.client.send(call.request, cut=trial.cut, on_first=on_first)
     trial.keep(record(trial, call, reply, ceiling))
     return reply
 
@@ -83,10 +89,6 @@ def rank_of(trial: Trial, lane: int, place: int = 0) -> int | None:
     deployment = trial.point.deployment
     ranks = deployment.topology.ranks
     return (lane + place) % ranks if deployment.pinned and ranks > 1 else None
-
-
-def _ignore(moment: float) -> None:
-    """Nothing waits for first tokens yet."""
 
 
 def ceiling_of(prompt: Prompt, seen: set[int]) -> int:

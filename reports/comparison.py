@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from reports.account import Account
+from reports.notation import harmless
 from reports.tables import Sheet, drawn
 from reports.verdict_tables import TOLD, cell_notes, cell_sheets, difference_sheet
 from reports.verdicts import headline
@@ -52,14 +53,19 @@ def refused(comparison: Comparison) -> Iterator[str]:
 
 def whole(sheet: Sheet, width: int) -> str:
     """The sheet under a title that may be wider than it."""
-    below = drawn(replace(sheet, title=""), width).strip("\n")
+    rows = tuple(tuple(map(harmless, row)) for row in sheet.rows)
+    below = drawn(replace(sheet, title="", rows=rows), width).strip("\n")
     return f"{wrapped(sheet.title, width)}\n\n{below}"
 
 
 def wrapped(words: str, width: int) -> str:
     """A line in lines of that width, the later ones indented; no word is broken."""
     return textwrap.fill(
-        words, width, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
+        harmless(words),
+        width,
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+        break_long_words=False,
     )
 
 
@@ -67,7 +73,7 @@ def _cells(account: Account, width: int) -> Iterator[str]:
     shown = False
     for cell in account.cells:
         sheets = [whole(sheet, width) for sheet in cell_sheets(cell)]
-        notes = [wrapped(note, width) for note in cell_notes(cell, account.notes)]
+        notes = [wrapped(note, width) for note in cell_notes(cell, account)]
         heading = [] if sheets else [f"{cell.place}{f' ({cell.mark})' if cell.mark else ''}"]
         yield "\n\n".join([*heading, *sheets, *(["\n".join(notes)] if notes else [])])
         shown = shown or bool(sheets)

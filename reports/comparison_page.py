@@ -1,6 +1,6 @@
 """One HTML page of a comparison: what it says, how sure that is, and every run behind it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from string import Template
@@ -92,14 +92,14 @@ def _cells(account: Account) -> str:
     if slower.rows:
         parts.append(table(slower))
     for cell in account.cells:
-        parts += _cell(cell, account.notes)
+        parts += _cell(cell, account)
     return "".join(parts)
 
 
-def _cell(cell: CellAccount, shared: Sequence[str]) -> Iterator[str]:
+def _cell(cell: CellAccount, account: Account) -> Iterator[str]:
     heading = f"{cell.place} ({cell.mark})" if cell.mark else cell.place
     yield f'<h3 dir="auto">{escape(heading)}</h3>\n'
-    yield notes(cell_notes(cell, shared, whole=True))
+    yield notes(cell_notes(cell, account, whole=True))
     yield from map(table, cell_sheets(cell, whole=True))
 
 

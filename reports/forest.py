@@ -45,6 +45,9 @@ TICKS = (
 )
 """The ratios at which the axis of changes may be marked."""
 
+FARTHEST = 1000.0
+"""A ratio beyond this factor, as of what fell to nothing, is drawn at it."""
+
 WIDEST = 3.0
 """An interval that goes further off than this factor beyond all points is cut at the edge."""
 
@@ -119,7 +122,7 @@ def _forest(account: Account, rows: Sequence[Row]) -> dict[str, Any]:
 
 def _dots(rows: Sequence[Row], places: Sequence[int], colour: str, symbol: str) -> dict[str, Any]:
     effects = [rows[place][1].effect for place in places]
-    ratios = [effect.ratio or 1.0 for effect in effects]
+    ratios = [_near(effect.ratio or 1.0) for effect in effects]
     above = [_off(effect, effect.high) for effect in effects]
     below = [_off(effect, effect.low) for effect in effects]
     return {
@@ -141,6 +144,10 @@ def _dots(rows: Sequence[Row], places: Sequence[int], colour: str, symbol: str) 
         "hovertext": [_hover(rows[place]) for place in places],
         "hoverinfo": "text",
     }
+
+
+def _near(ratio: float) -> float:
+    return min(max(ratio, 1 / FARTHEST), FARTHEST)
 
 
 def _off(effect: Effect, end: float | None) -> float | None:
@@ -174,7 +181,7 @@ def _nothing() -> dict[str, Any]:
 
 def _range(shown: Sequence[Judgement]) -> tuple[float, float]:
     """From end to end of what is drawn: all points, margins up to 100 %, and most intervals."""
-    points = [one.effect.ratio or 1.0 for one in shown]
+    points = [_near(one.effect.ratio or 1.0) for one in shown]
     points += [
         side for one in shown if one.margin for side in (1 + one.margin, 1 / (1 + one.margin))
     ]

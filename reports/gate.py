@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from reports.account import Account
 from reports.comparison import WIDTH, refused, sides, whole, wrapped
-from reports.notation import counted
+from reports.notation import counted, harmless
 from reports.verdict_tables import cell_notes, gate_sheet, moved_sheet
 from results.verdict import Gate
 
@@ -45,10 +45,10 @@ def answer(account: Account) -> Gate:
 def verdict_line(account: Account) -> str:
     """The gate's answer in one line: `Gate FAILED: 1 of 12 rules failed, 11 passed`."""
     mark = f" ({account.mark})" if account.mark else ""
-    said = f"Gate {ANSWERS[answer(account)]}{mark}"
     if account.comparison.refusals:
         reasons = counted(len(account.comparison.refusals), "reason")
-        return f"{said}: the sides are not compared, for {reasons}."
+        return f"Gate REFUSED{mark}: the sides are not compared, for {reasons}."
+    said = f"Gate {ANSWERS[answer(account)]}{mark}"
     counts = Counter(one.gate for _, one in account.judgements() if one.gated)
     if not counts:
         return f"{said}: no rule was judged."
@@ -68,9 +68,7 @@ def gate_text(account: Account, width: int = WIDTH) -> str:
         slower = moved_sheet(account)
         parts.append(whole(slower, width) if slower.rows else "")
         notes = (
-            f"{cell.place}: {note}"
-            for cell in account.cells
-            for note in cell_notes(cell, account.notes)
+            f"{cell.place}: {note}" for cell in account.cells for note in cell_notes(cell, account)
         )
         parts.append("\n".join(wrapped(note, width) for note in notes))
     parts.append("\n".join(confirmation(account)))
@@ -82,7 +80,7 @@ def confirmation(account: Account) -> Iterator[str]:
     said = answer(account)
     if said == "fail" and account.confirm:
         yield "To confirm it, run the other side afresh and judge the new folder by the same rules:"
-        yield from (f"    {command}" for command in account.confirm)
+        yield from (f"    {command}" for command in map(harmless, account.confirm))
     if said == "inconclusive" and account.enlarge:
         yield "More runs would decide it. Run again, and judge the new folders by the same rules:"
-        yield from (f"    {command}" for command in account.enlarge)
+        yield from (f"    {command}" for command in map(harmless, account.enlarge))

@@ -6,6 +6,7 @@ from reports.labels import marks, place
 from reports.notation import changed, counted, label, measured, number, percent
 from reports.tables import Column, Sheet, drawn
 from results.changes import FEWEST, LEVEL
+from results.copies import counted_once
 from results.history import Change, Course, Moment
 from results.standing import Difference
 
@@ -162,11 +163,15 @@ def _breaks(courses: Sequence[Course]) -> Iterator[str]:
     }
     for folder, found in apart.items():
         yield f"{folder} is not comparable with the run before it: {_listed(found)}"
+    runs = {moment.folder for course in courses for moment in course.moments}
+    copies = {moment.folder for course in courses for moment in course.moments if moment.copy}
+    if copies:
+        yield counted_once(len(copies), len(runs))
     absent = dict.fromkeys(
         f"{moment.folder} has no {label(course.metric)}: {moment.reason}"
         for course in courses
         for moment in course.moments
-        if moment.value is None
+        if moment.value is None and not moment.copy
     )
     yield from list(absent)[:LISTED]
     if len(absent) > LISTED:

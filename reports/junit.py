@@ -7,9 +7,9 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from reports.account import Account, CellAccount
 from reports.comparison import sides
 from reports.gate import confirmation
-from reports.notation import measured, percent
+from reports.notation import harmless, measured, percent
 from reports.verdict_tables import rule
-from reports.verdicts import gated, more, signed
+from reports.verdicts import gated, limit, more, signed
 from results.direction import DIRECTIONS
 from results.verdict import Judgement
 
@@ -40,7 +40,7 @@ def junit(account: Account) -> str:
     suite = SubElement(root, "testsuite", {"name": _clean(_title(account)), **counts})
     suite.extend(cases)
     out = SubElement(suite, "system-out")
-    out.text = _clean("\n".join([*sides(account), *confirmation(account)]))
+    out.text = _lines(*sides(account), *confirmation(account))
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
@@ -57,18 +57,18 @@ def _case(account: Account, cell: CellAccount, one: Judgement) -> Element:
     if one.gate in tags:
         made.append(_element(tags[one.gate], message, _numbers(one)))
     else:
-        SubElement(made, "system-out").text = _clean(f"{message}\n{_numbers(one)}")
+        SubElement(made, "system-out").text = _lines(message, _numbers(one))
     return made
 
 
 def _numbers(one: Judgement) -> str:
     effect, unit = one.effect, DIRECTIONS[one.effect.metric].unit
     if effect.ratio is None:
-        return f"margin {percent(one.margin)}"
+        return f"margin {limit(one)}"
     values = [measured(value, unit, with_unit=True) for value in (effect.base, effect.other)]
     return (
         f"base {values[0]}, other {values[1]}, change {signed(effect)}, margin "
-        f"{percent(one.margin)}, smallest detectable difference {percent(effect.detectable, 2)}"
+        f"{limit(one)}, smallest detectable difference {percent(effect.detectable, 2)}"
     )
 
 
@@ -126,5 +126,9 @@ def _count(cases: Sequence[Element], tag: str) -> str:
     return str(sum(case.find(tag) is not None for case in cases))
 
 
+def _lines(*lines: str) -> str:
+    return "\n".join(map(_clean, lines))
+
+
 def _clean(words: str) -> str:
-    return _FORBIDDEN.sub("\ufffd", words)
+    return _FORBIDDEN.sub("\ufffd", harmless(words))

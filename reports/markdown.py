@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from reports.account import Account
 from reports.comparison import refused, sides
 from reports.gate import confirmation, verdict_line
+from reports.notation import harmless
 from reports.tables import Sheet
 from reports.verdict_tables import (
     TOLD,
@@ -58,7 +59,7 @@ def _folded(account: Account) -> Iterator[str]:
         notes = [note for sheet in cell_sheets(cell) for note in sheet.notes]
         yield _details(
             f"{cell.place}{mark}",
-            [*sheets, _bullets([*notes, *cell_notes(cell, account.notes), TOLD])],
+            [*sheets, _bullets([*notes, *cell_notes(cell, account), TOLD])],
         )
 
 
@@ -101,9 +102,9 @@ def _bullets(lines: Iterable[str]) -> str:
 
 def _plain(words: str) -> str:
     """The words as they are: no name among them is taken for markup, or for a person to notify."""
-    told = _SPECIAL.sub(r"\\\1", " ".join(words.split()))
+    told = _SPECIAL.sub(r"\\\1", harmless(" ".join(words.split())))
     return told.replace("\\@", "&#64;").replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
 def _html(words: str) -> str:
-    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return harmless(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

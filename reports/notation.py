@@ -43,12 +43,19 @@ NAMES = {
     "input_rate": "input",
     "total_rate": "input + output",
     "goodput_share": "share within limits",
+    "failed_share": "failed requests",
 }
 """What is compared besides, a statistic of it left off."""
 
 ABSENT = Figure(value=None, unit="count", n=0, reason="not measured")
 
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves a cursor, begins a line, or turns the direction of writing."""
+
 TIMES = frozenset(("s", "s/token"))
+
+ENDLESS = 1e100
+"""A ratio from here on is one to nothing."""
 
 TIMES_FROM = 9.0
 """From this relative change on, a ratio reads better: `12.3 times`."""
@@ -109,6 +116,19 @@ def number(value: float, decimals: int | None = None) -> str:
 def counted(count: int, noun: str) -> str:
     """So many of them: `1 request`, `1,200 requests`."""
     return f"{number(count, 0)} {noun}{'' if count == 1 else 's'}"
+
+
+def harmless(words: str) -> str:
+    """The words on one line, with every control character as source code would escape it.
+
+    Names of folders, engines and traces are anyone's, and a terminal does what it is told.
+    """
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], words)
+
+
+def harmless_lines(words: str) -> str:
+    """The same of several lines, which stay lines."""
+    return "\n".join(map(harmless, words.split("\n")))
 
 
 def show(figure: Figure, *, unit: bool = True) -> str:
@@ -188,7 +208,7 @@ def percent(share: float | None, digits: int = 3) -> str:
 
 def changed(ratio: float, low: float | None, high: float | None) -> tuple[str, str]:
     """A ratio as a change, and its interval: `+12.0 %`, `+9.1 to +15.2 %`; empty without one."""
-    ends = _ends(low, high)
+    ends = None if low == high == ratio != 1 else _ends(low, high)
     decimals = _change_decimals(ratio, *(ends or ()))
     told = _change(ratio, decimals)
     if ends is None:
@@ -226,6 +246,8 @@ def _change_decimals(ratio: float, *ends: float) -> int:
 
 
 def _change(ratio: float, decimals: int) -> str:
+    if ratio >= ENDLESS:
+        return "∞ times"
     if ratio >= TIMES_FROM + 1:
         return f"{ratio:.3g} times"
     return f"{_points(ratio, decimals)} %"
@@ -246,6 +268,18 @@ def exact(seconds: float) -> str:
     """A length of time that was set and not measured, in full: `50 ms`, `1.5 s`."""
     fit = scale(seconds, "s")
     return f"{seconds * fit.factor:g} {fit.unit}"
+
+
+def bound(value: float, unit: Unit) -> str:
+    """A margin in a metric's unit, in full: `20 ms`, `2 points`, `50 tok/s`."""
+    if unit in TIMES:
+        return f"{exact(value)}{unit.removeprefix('s')}"
+    return f"{value * 100:g} points" if unit == "share" else f"{value:g} {unit}"
+
+
+def multiple(times: float) -> str:
+    """A margin in multiples of the noise: `2x noise`."""
+    return f"{times:g}x noise"
 
 
 def duration(seconds: float) -> str:

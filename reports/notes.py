@@ -33,15 +33,20 @@ def notes(summaries: Sequence[Summary], names: Mapping[str, str]) -> tuple[str, 
     lines += _short_of_load(summaries)
     lines += _never_sent(summaries)
     lines += _remarked(summaries)
+    lines += doubts(summaries, names)
+    return tuple(dict.fromkeys(lines))
+
+
+def doubts(summaries: Sequence[Summary], names: Mapping[str, str]) -> Iterator[str]:
+    """Why figures are absent, approximate or without interval; `names` as for `notes`."""
     finished = [summary for summary in summaries if summary.status == "finished"]
     figures = [(name, figure(one, key), one) for key, name in names.items() for one in finished]
     shown = [told for told in figures if present(told[1])]
     hidden = [told for told in figures if not present(told[1]) and told[1] is not ABSENT]
     everything = len(set(names.values()))
-    lines += _told_once("{} not shown", _reasons(hidden), everything)
-    lines += _told_once("~ {}", _reasons(shown), everything)
-    lines += _undoubted(shown, summaries, everything)
-    return tuple(dict.fromkeys(lines))
+    yield from _told_once("{} not shown", _reasons(hidden), everything)
+    yield from _told_once("~ {}", _reasons(shown), everything)
+    yield from _undoubted(shown, summaries, everything)
 
 
 def limited(summaries: Sequence[Summary]) -> Iterator[str]:

@@ -19,6 +19,7 @@ def plan_table(
     unknown: int = 0,
     simulated: float = 0.0,
     servers: int = 0,
+    warmups: int = 0,
     width: int | None = None,
 ) -> str:
     """A row a point, then the lines that say what starting each arm does, then the total.
@@ -30,7 +31,7 @@ def plan_table(
     for arm, told in starts.items():
         # Longer than the width where they are, because they are commands to copy.
         lines += ["", arm, *(f"    {line}" for line in told)]
-    total = _total(len(rows), seconds, unknown, simulated, servers)
+    total = _total(len(rows), seconds, unknown, simulated) + _on_top(servers, warmups)
     return "\n".join([*lines, "", textwrap.fill(total, width)])
 
 
@@ -76,7 +77,7 @@ def _row(row: Settings, shared: Mapping[str, Settings]) -> tuple[str, ...]:
     )
 
 
-def _total(points: int, seconds: float, unknown: int, simulated: float, servers: int) -> str:
+def _total(points: int, seconds: float, unknown: int, simulated: float) -> str:
     """`24 points, about 32 s in all`, and what that does not say."""
     about = duration(seconds) if seconds >= 60 else f"{max(1, round(seconds))} s"
     told = [counted(points, "point")]
@@ -86,5 +87,11 @@ def _total(points: int, seconds: float, unknown: int, simulated: float, servers:
         told.append(f"{unknown} of unknown length")
     if simulated:
         told.append(f"simulating at least {duration(simulated)}")
-    top = f"; {counted(servers, 'start')} of a server and the warm-ups come on top"
-    return ", ".join(told) + top * bool(servers)
+    return ", ".join(told)
+
+
+def _on_top(servers: int, warmups: int) -> str:
+    """What takes time that the total does not say."""
+    if servers:
+        return f"; {counted(servers, 'start')} of a server and the warm-ups come on top"
+    return "; the warm-ups come on top" if warmups else ""

@@ -81,8 +81,13 @@ class Progress:
         if not self._quiet:
             self._bars.stop()
 
-    def point_started(self, name: str, number: int, total: int, estimate: float | None) -> None:
-        """Point `number` of `total` begins; `estimate` is its length in seconds, where known."""
+    def point_started(
+        self, name: str, number: int, total: int | None, estimate: float | None
+    ) -> None:
+        """Point `number` of `total` begins; `estimate` is its length in seconds, where known.
+
+        A search does not know its total.
+        """
         self._current = _Current(name=name, number=number, started=self._now())
         self._total, self._done, self._estimate = total, number - 1, estimate
         self._draw()
@@ -106,7 +111,8 @@ class Progress:
         if current:
             self._ran += 1
             self._spent += seconds
-        place = f"{self._done}/{self._total} " if self._total else ""
+        known = f"{self._done}/{self._total} " if self._total else f"#{self._done} "
+        place = known if current else ""
         self._say(f"{place}{name}: {_ending(status, reason, seconds, current)}")
         # Drawn once more, because a short point may have ended before its first drawing.
         self._draw()
@@ -125,7 +131,8 @@ class Progress:
         if self._quiet:
             return
         self._drawn = self._now()
-        overall = f"{self._done} of {self._total or '?'}{self._left()}"
+        known = f"{self._done} of {self._total}" if self._total else f"{self._done} so far"
+        overall = f"{known}{self._left()}"
         self._bars.update(self._overall, completed=self._done, total=self._total, line=overall)
         current = self._current
         if current:

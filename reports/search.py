@@ -1,10 +1,12 @@
 """What a search found: its levels as a table, and one sentence a ladder."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from reports.labels import headed, limits, load_level, places
 from reports.notation import brief, counted, figure, shared_scale, show
+from reports.notes import doubts
 from reports.tables import Column, Sheet, drawn
 from results.bracket import Bracket
 from results.figure import Figure
@@ -15,6 +17,9 @@ FIGURES = {
     "output_rate_per_gpu": "output tok/s/GPU",
 }
 """What is shown of each level besides its share, and the headings."""
+
+SHARE = "within objectives"
+"""The heading of the share."""
 
 
 def search_table(
@@ -37,7 +42,7 @@ def sentence(bracket: Bracket) -> str:
     low, high = bracket.holding, bracket.failing
     match bracket.outcome:
         case "holds throughout" if low:
-            return f"holds everywhere up to {_at(low)}: not bracketed"
+            return f"holds up to {_at(low)}, the top of its ladder: not bracketed"
         case "fails throughout" if high:
             return f"fails already at {_at(high)}: not bracketed{_because(high)}"
         case "bracketed" if low and high:
@@ -61,15 +66,18 @@ def search_facts(bracket: Bracket) -> dict[str, Any]:
         "outcome": bracket.outcome,
         "holds_at": low.load if low else None,
         "fails_at": high.load if high else None,
-        "levels": [_level_facts(level) for level in bracket.levels],
+        "levels": [
+            _level_facts(level, needed=level not in bracket.needless) for level in bracket.levels
+        ],
     }
 
 
-def _level_facts(level: Level) -> dict[str, Any]:
+def _level_facts(level: Level, *, needed: bool) -> dict[str, Any]:
     shown = {"share": level.share, **{key: figure(level.summary, key) for key in FIGURES}}
     return {
         "load": level.load,
         "answer": level.answer,
+        "needed": needed,
         "reason": level.reason,
         "more_repeats": level.more,
         "provenance": level.summary.provenance,
@@ -86,9 +94,9 @@ def _sheet(experiment: str, brackets: Sequence[Bracket]) -> Sheet:
     filled: list[tuple[Column, list[str]]] = [
         (Column(name="arm", number=False), [one.cell.arm for one in summaries]),
         (Column(name="load", number=False), places(summaries)),
-        (Column(name="answer", number=False), [level.answer for level in levels]),
+        (Column(name="answer", number=False), [word for one in brackets for word in _answers(one)]),
         (Column(name="runs"), [str(one.repeats) for one in summaries]),
-        _figures("within objectives", [level.share for level in levels]),
+        _figures(SHARE, [level.share for level in levels]),
         *(_figures(name, [figure(one, key) for one in summaries]) for key, name in FIGURES.items()),
     ]
     columns, values = zip(*filled, strict=True)
@@ -98,6 +106,11 @@ def _sheet(experiment: str, brackets: Sequence[Bracket]) -> Sheet:
         rows=tuple(zip(*values, strict=True)),
         notes=(*_notes(brackets, levels), *_sentences(brackets)),
     )
+
+
+def _answers(bracket: Bracket) -> list[str]:
+    """The answer of each level, and of one that others answer for that it is not needed."""
+    return ["not needed" if one in bracket.needless else one.answer for one in bracket.levels]
 
 
 def _figures(name: str, figures: Sequence[Figure]) -> tuple[Column, list[str]]:
@@ -114,6 +127,20 @@ def _notes(brackets: Sequence[Bracket], levels: Sequence[Level]) -> Iterator[str
         f"holds: surely at least {share} of requests keep {limits(levels[0].summary.cell)}; "
         "fails: surely fewer; intervals are 95 %, those of the share over all looks at a level"
     )
+    if any(bracket.needless for bracket in brackets):
+        yield (
+            "not needed: neither is sure, but a higher load holds or a lower one fails, which "
+            "answers for it"
+        )
+    for bracket in brackets:
+        for level in bracket.needless:
+            if level.reason and level.reason != level.share.doubt:
+                yield f"{bracket.arm}, {_at(level)}: {level.answer} by itself: {level.reason}"
+    shown = [
+        replace(level.summary, figures={**level.summary.figures, "share": level.share})
+        for level in levels
+    ]
+    yield from doubts(shown, {"share": SHARE, **FIGURES})
 
 
 def _sentences(brackets: Sequence[Bracket]) -> Iterator[str]:
@@ -133,7 +160,7 @@ def _because(level: Level) -> str:
 
 def _lower(level: Level | None) -> str:
     """What is sure all the same."""
-    return f"; everything that was run up to {_at(level)} holds" if level else ""
+    return f"; {_at(level)} surely holds" if level else ""
 
 
 def _between(bracket: Bracket) -> str:

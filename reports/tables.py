@@ -22,6 +22,8 @@ from reports.notation import (
     counted,
     doubted,
     figure,
+    harmless,
+    harmless_lines,
     number,
     present,
     shared_scale,
@@ -133,6 +135,7 @@ def summary_table(summaries: Sequence[Summary], width: int | None = None) -> str
 def drawn(sheet: Sheet, width: int | None = None) -> str:
     """The sheet as a table where one fits the width, else as paragraphs; without colours."""
     width = width or shutil.get_terminal_size((LOG, 24)).columns
+    sheet = _harmless(sheet)
     fitting, left_out = sheet, list[str]()
     while (widths := _widths(fitting, width)) is None:
         spare = [place for place, column in enumerate(fitting.columns) if column.spare]
@@ -148,6 +151,16 @@ def drawn(sheet: Sheet, width: int | None = None) -> str:
     lines = [line.rstrip() for line in capture.get().splitlines()]
     told = [f"left out, as the terminal is narrow: {', '.join(left_out)}"] if left_out else []
     return "\n".join([*lines, *(_wrapped(note, width) for note in (*sheet.notes, *told))])
+
+
+def _harmless(sheet: Sheet) -> Sheet:
+    """The sheet as a terminal may be shown it, whatever is called how."""
+    return replace(
+        sheet,
+        title=harmless(sheet.title),
+        rows=tuple(tuple(map(harmless_lines, row)) for row in sheet.rows),
+        notes=tuple(map(harmless, sheet.notes)),
+    )
 
 
 def _table(sheet: Sheet, widths: Sequence[int]) -> Table:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from reports.account import Account, CellAccount
 from reports.notation import changed, counted, label, measured, number, percent
 from reports.tables import Column, Sheet
-from reports.verdicts import change, explored, gated, more
+from reports.verdicts import change, explored, gated, limit, more
 from results.comparison import CellComparison, Comparison
 from results.direction import DIRECTIONS
 from results.effect import Effect
@@ -20,6 +20,9 @@ TOLD = (
 
 FEW = 6
 """So many exploratory metrics that are worse are named; more are counted."""
+
+SMALL = 0.01
+"""A drift over all runs that is smaller does not matter where no margin says what does."""
 
 STANDINGS = {
     "refusing": "in the way",
@@ -59,16 +62,16 @@ def cell_sheets(cell: CellAccount, *, whole: bool = False) -> list[Sheet]:
     return made
 
 
-def cell_notes(cell: CellAccount, shared: Sequence[str], *, whole: bool = False) -> list[str]:
+def cell_notes(cell: CellAccount, account: Account, *, whole: bool = False) -> list[str]:
     """What is to be known of a cell as a whole, besides what all cells share."""
     one = cell.cell
     notes = [f"not judged: {problem}" for problem in one.problems]
-    notes += [f"note: {note}" for note in one.notes if note not in shared]
+    notes += [f"note: {note}" for note in one.notes if note not in account.notes]
     notes += _failures(one)
     notes += _matched(one)
-    core, rest = explored(cell)
-    rules = [each for each in one.judgements if each.gated]
-    notes += _drifts([*rules, *core])
+    among = [each for any_cell in account.cells for each in _told(any_cell) if each.effect.drift]
+    notes += _drifts(_told(cell), len(among))
+    rest = explored(cell)[1]
     if rest and not whole:
         notes.append(_rest(rest))
     return notes
@@ -82,7 +85,7 @@ def gate_sheet(account: Account) -> Sheet:
             label(one.effect.metric),
             cell.place,
             change(one.effect),
-            percent(one.margin),
+            limit(one),
             percent(one.effect.detectable, 2),
             _verdict(one),
         )
@@ -91,7 +94,7 @@ def gate_sheet(account: Account) -> Sheet:
     names = ("gate", "metric", "cell", "change", "margin", "MDD", "verdict")
     numbers = {"change", "margin", "MDD"}
     columns = tuple(Column(name=name, number=name in numbers) for name in names)
-    notes = tuple(_undecided(gated(account)))
+    notes = (*_undecided(gated(account)), *_certain(gated(account)))
     title = _marked("Rules: no metric is worse by more than its margin", account.mark)
     return Sheet(title=title, columns=columns, rows=tuple(rows), notes=notes)
 
@@ -166,7 +169,7 @@ def _columns(
         (Column(name="base"), lambda one: _value(one.effect, one.effect.base)),
         (Column(name="other"), lambda one: _value(one.effect, one.effect.other)),
         (Column(name="change"), lambda one: change(one.effect)),
-        (Column(name="margin"), lambda one: percent(one.margin)),
+        (Column(name="margin"), limit),
         (Column(name="MDD"), lambda one: percent(one.effect.detectable, 2)),
         (Column(name="verdict", number=False), lambda one: one.verdict),
     ]
@@ -216,7 +219,7 @@ def _reasons(shown: Iterable[Judgement]) -> Iterator[str]:
 
 
 def _why(one: Judgement) -> Iterator[str]:
-    if one.verdict in {"inconclusive", "invalid"}:
+    if one.verdict in {"inconclusive", "invalid"} or one.gate == "inconclusive":
         passes = "; it passes, as it is surely no worse than the margin"
         told = "; ".join(filter(None, [f"{one.verdict}: {one.reason}", more(one)]))
         yield told + passes * (one.gate == "pass")
@@ -241,6 +244,16 @@ def _undecided(rules: Iterable[tuple[CellAccount, Judgement]]) -> Iterator[str]:
             yield f"{label(one.effect.metric)}, {cell.place}: {'; '.join(filter(None, told))}"
 
 
+def _certain(rules: Iterable[tuple[CellAccount, Judgement]]) -> Iterator[str]:
+    """What is the same though it surely changed, rules of one reason together."""
+    told: dict[str, list[str]] = {}
+    for cell, one in rules:
+        if one.verdict == "same" and "," in one.reason:
+            told.setdefault(one.reason, []).append(f"{label(one.effect.metric)}, {cell.place}")
+    for reason, names in told.items():
+        yield f"{'; '.join(names)}: same: {reason}"
+
+
 def _failures(cell: CellComparison) -> Iterator[str]:
     if any(cell.failed):
         told = (
@@ -257,23 +270,35 @@ def _matched(cell: CellComparison) -> Iterator[str]:
         alone, lost = percent(one.unmatched, 2), percent(one.lost, 2)
         yield (
             f"requests: {number(one.pairs, 0)} on both sides, in "
-            f"{counted(one.sessions, 'session')}; {alone} of all are on one side only, {lost} of "
-            "those of the side with fewer"
+            f"{counted(one.sessions, 'session')}; {alone} of all were answered by one side only; "
+            f"of the side that answered fewer, {lost} are missing on the other"
         )
 
 
-def _drifts(judgements: Iterable[Judgement]) -> Iterator[str]:
-    """What surely changed from run to run, whichever side it was."""
-    known = [(one.effect.metric, one.effect.drift) for one in judgements if one.effect.drift]
-    sure = [(metric, drift) for metric, drift in known if not drift.low <= 0 <= drift.high]
+def _told(cell: CellAccount) -> list[Judgement]:
+    """The judgements of a cell that are told one by one."""
+    return [*(one for one in cell.cell.judgements if one.gated), *explored(cell)[0]]
+
+
+def _drifts(judgements: Sequence[Judgement], among: int) -> Iterator[str]:
+    """What surely changed from run to run, whichever side it was, and enough to matter.
+
+    So many metrics are looked at in all cells that some of them drift by chance.
+    """
+    known = [(one, drift) for one in judgements if (drift := one.effect.drift)]
     told = []
-    for metric, drift in sure:
-        slope, ends = changed(1 + drift.slope, 1 + drift.low, 1 + drift.high)
-        told.append(f"{label(metric)} {slope} (95 % interval {ends})")
+    for one, drift in known:
+        least = SMALL if one.margin is None else one.margin / 2
+        if drift.sure(among) and abs(drift.whole) > least:
+            slope, ends = changed(1 + drift.slope, 1 + drift.low, 1 + drift.high)
+            whole = changed(1 + drift.whole, None, None)[0]
+            told.append(
+                f"{label(one.effect.metric)} {slope} (95 % interval {ends}), {whole} over all runs"
+            )
     if told:
-        yield f"drift from run to run: {', '.join(told)}"
+        yield f"drift from run to run: {'; '.join(told)}"
     elif known:
-        yield "drift from run to run: none is shown in any metric above"
+        yield "drift from run to run: none that matters is shown in any metric above"
 
 
 def _rest(rest: Sequence[Judgement]) -> str:

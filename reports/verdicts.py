@@ -1,11 +1,23 @@
 """What a comparison says, in sentences: which side is faster, by how much, and how sure that is."""
 
 from collections.abc import Iterator, Sequence
-from math import log
+from math import isclose, log
 
 from reports.account import Account, CellAccount
-from reports.notation import TIMES, by, changed, counted, label, number, percent
+from reports.notation import (
+    TIMES,
+    bound,
+    by,
+    changed,
+    counted,
+    label,
+    multiple,
+    number,
+    percent,
+)
 from results.comparison import Comparison
+from results.contrast import IDENTICAL
+from results.direction import DIRECTIONS, IN_POINTS
 from results.effect import Effect
 from results.verdict import Judgement, Verdict
 
@@ -22,6 +34,8 @@ CORE = (
     *("batch_tpot", "batch_rate", "batch_rate_per_gpu"),
 )
 """The metrics that are told one by one where no rule names them."""
+
+TOO_CLOSE = "more runs would hardly show it the same, as the change seen is too near the margin"
 
 LONGEST = 40
 """A side with a longer name, or with a path, is called base or other in a sentence."""
@@ -40,7 +54,7 @@ def headline(account: Account) -> tuple[str, ...]:
 
 def amount(effect: Effect) -> str:
     """By how much, and how sure: `12.0 %`, then `95 % interval 9.1 to 15.2 %` in brackets."""
-    told, ends = by(effect.ratio or 1.0, effect.low, effect.high)
+    told, ends = _in_unit(effect, *by(effect.ratio or 1.0, effect.low, effect.high))
     return f"{told} ({f'95 % interval {ends}' if ends else 'no interval'})"
 
 
@@ -50,7 +64,7 @@ def signed(effect: Effect) -> str:
         return ""
     if effect.how == "identical":
         return "identical"
-    told, ends = changed(effect.ratio, effect.low, effect.high)
+    told, ends = _in_unit(effect, *changed(effect.ratio, effect.low, effect.high))
     alone = " in this pair of runs alone" if effect.how == "one pair" else ""
     return f"{told}{alone} ({f'95 % interval {ends}' if ends else 'no interval'})"
 
@@ -61,9 +75,16 @@ def change(effect: Effect) -> str:
         return "n/a"
     if effect.how == "identical":
         return "identical"
-    told, ends = changed(effect.ratio, effect.low, effect.high)
+    told, ends = _in_unit(effect, *changed(effect.ratio, effect.low, effect.high))
     alone = "~" if effect.how == "one pair" else ""
-    return f"{alone}{told} ({ends.removesuffix(' %') or 'no interval'})"
+    return f"{alone}{told} ({ends.removesuffix(' %').removesuffix(' points') or 'no interval'})"
+
+
+def _in_unit(effect: Effect, told: str, ends: str) -> tuple[str, str]:
+    """The change of what is compared in points, in points."""
+    if effect.metric not in IN_POINTS:
+        return told, ends
+    return told.replace(" %", " points"), ends.replace(" %", " points")
 
 
 def direction(effect: Effect) -> str:
@@ -77,14 +98,29 @@ def direction(effect: Effect) -> str:
 
 
 def more(judgement: Judgement) -> str:
-    """How many runs would decide an inconclusive judgement; nothing where that is not known."""
-    if judgement.verdict != "inconclusive":
+    """How many runs would decide what is inconclusive; nothing where that is not known."""
+    if "inconclusive" not in {judgement.verdict, judgement.gate}:
         return ""
     if judgement.more_runs is not None and judgement.runs_needed is not None:
         runs = counted(judgement.more_runs, "more run")
         return f"{runs} a side ({number(judgement.runs_needed, 0)} in all) would decide"
     known = judgement.effect.worsening is not None and judgement.margin is not None
-    return "no number of runs in reach would show it the same" if known else ""
+    doubted = judgement.reason == judgement.effect.doubt
+    return TOO_CLOSE if known and not doubted else ""
+
+
+def limit(judgement: Judgement) -> str:
+    """The margin as a share of base, and what it comes from where that is no share: `28 % (20 ms)`.
+
+    Where several parts are stated the widest one counts.
+    """
+    told, stated, base = percent(judgement.margin), judgement.stated, judgement.effect.base
+    margin = judgement.margin
+    if margin is None or (stated.relative is not None and stated.relative >= margin):
+        return told
+    if stated.absolute is not None and base and isclose(stated.absolute / base, margin):
+        return f"{told} ({bound(stated.absolute, DIRECTIONS[judgement.effect.metric].unit)})"
+    return told if stated.noise is None else f"{told} ({multiple(stated.noise)})"
 
 
 def called(comparison: Comparison) -> tuple[str, str]:
@@ -118,7 +154,7 @@ def leading(account: Account) -> list[str]:
     rules = dict.fromkeys(one.effect.metric for _, one in valid if one.gated)
     if rules:
         return list(rules)
-    told = [one.effect.metric for _, one in valid if one.effect.ratio is not None]
+    told = [one.effect.metric for _, one in valid if _spoken(one) and one.effect.ratio is not None]
     return [
         max(found, key=told.count)
         for group in LEADING
@@ -140,11 +176,15 @@ def _lines(account: Account) -> Iterator[str]:
         return
     invalid = [cell.place for cell in account.cells if cell.cell.problems]
     metrics = leading(account)
+    found = []
     for metric in metrics:
         judged = [each for each in account.judgements() if each[1].effect.metric == metric]
         # A rule may hold in one experiment alone: what it says is not mixed with what it does not.
         ruled = [each for each in judged if each[1].gated]
-        yield f"{_metric(ruled or judged, base, other)}."
+        found.append(_metric(ruled or judged, base, other))
+    yield from (f"{said}." for said in found if said)
+    if metrics and not any(found):
+        yield f"Nothing is decided: {IDENTICAL}."
     if invalid:
         cells = counted(len(invalid), "cell")
         yield (
@@ -160,7 +200,7 @@ def _lines(account: Account) -> Iterator[str]:
 
 def _metric(judged: Sequence[Judged], base: str, other: str) -> str:
     """What there is to say of one metric in all cells."""
-    valid = [each for each in judged if not each[0].cell.problems]
+    valid = [each for each in judged if not each[0].cell.problems and _spoken(each[1])]
     whole = len(valid)
     parts = []
     for verdict in ORDER:
@@ -168,6 +208,11 @@ def _metric(judged: Sequence[Judged], base: str, other: str) -> str:
         if members:
             parts.append(_said(verdict, members, whole, (base, other)))
     return "; ".join(parts)
+
+
+def _spoken(one: Judgement) -> bool:
+    """Whether a sentence speaks of it: nothing is to be said of runs that do not vary at all."""
+    return one.effect.how != "no spread"
 
 
 def _said(verdict: Verdict, members: Sequence[Judged], whole: int, names: tuple[str, str]) -> str:

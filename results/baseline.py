@@ -9,11 +9,14 @@ from pathlib import Path
 
 from results import contest
 from results.comparability import differences
+from results.copies import Seen, copied
 from results.direction import DIRECTIONS
 from results.errors import InputError
 from results.excerpt import excerpt
-from results.run import Kept, Run, RunPoint
+from results.pairing import requests
+from results.run import Kept, Run, RunPoint, identity
 from results.side import Side, of_arm
+from results.tokens import KEPT, drawn
 from results.veil import veiled
 
 KEEPS = 10
@@ -42,6 +45,22 @@ class Baseline:
         """How many of its runs keep every request, so that each is compared with its own."""
         return sum(all(p.kept and p.kept.rows is not None for p in run.points) for run in self.runs)
 
+    @property
+    def copies(self) -> int:
+        """How many of its runs are copies of others, and count once in a comparison."""
+        seen: Seen = {}
+        return sum(_copied(run, seen) for run in self.runs)
+
+
+def _copied(run: Run, seen: Seen) -> bool:
+    """Whether every point of the run is one that was seen already."""
+    told = [
+        copied(seen, f"{one.cell.arm} {one.cell.pairing}", one.kept.figures)
+        for one in run.points
+        if one.kept
+    ]
+    return bool(told) and all(told)
+
 
 def baseline(runs: Sequence[Run], *, keeps: int = KEEPS, old: Baseline | None = None) -> Baseline:
     """The baseline of these runs and of those in an old one, of them all the newest `keeps`.
@@ -57,12 +76,24 @@ def baseline(runs: Sequence[Run], *, keeps: int = KEEPS, old: Baseline | None = 
                 f"{run.path.name} is the name of two different runs: rename the folder of one"
             )
         known[run.path.name] = run
+    refuse_copies(tuple(known.values()))
     whole = sorted(known.values(), key=lambda run: (made(run), run.path.name))[-keeps:]
     for run in whole[1:]:
         _agree(whole[0], run)
     if not whole:
         raise InputError("a baseline needs a run at least: name run folders")
     return Baseline(suite=whole[0].suite, keeps=keeps, runs=_affordable(whole))
+
+
+def refuse_copies(runs: Sequence[Run]) -> None:
+    """Raises InputError where a run stands twice among them, under whatever names."""
+    known: dict[str, Run] = {}
+    for run in runs:
+        same = known.setdefault(identity(run), run)
+        if same is not run:
+            raise InputError(
+                f"{same.path.name} and {run.path.name} are one run under two names: keep one"
+            )
 
 
 def keep(run: Run) -> Run:
@@ -118,8 +149,9 @@ def _kept(point: RunPoint, where: str, alone: bool) -> RunPoint:
         for name, figure in summary.figures.items()
         if name in DIRECTIONS or name in COUNTS
     }
-    rows = excerpt(point.rows()) if len(sent) <= REQUESTS else None
-    kept = Kept(figures=figures, means=entry.means, rows=rows)
+    few = len(sent) <= REQUESTS
+    rows, tokens = (excerpt(point.rows()), None) if few else (None, drawn(sent, KEPT))
+    kept = Kept(figures=figures, means=entry.means, rows=rows, tokens=tokens)
     return veiled(replace(point, path=Path(point.path.parent.name, point.path.name), kept=kept))
 
 
@@ -149,4 +181,7 @@ def _affordable(runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def _without_rows(point: RunPoint) -> RunPoint:
-    return replace(point, kept=replace(point.kept, rows=None)) if point.kept else point
+    if point.kept is None or point.kept.rows is None:
+        return point
+    tokens = drawn(requests(point.kept.rows), KEPT)
+    return replace(point, kept=replace(point.kept, rows=None, tokens=tokens))

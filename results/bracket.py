@@ -56,6 +56,16 @@ class Bracket:
         return tuple(one for one in self.levels if low < one.load < high)
 
     @property
+    def needless(self) -> tuple[Level, ...]:
+        """The levels that are neither and lie where others answer for them."""
+        between = {one.load for one in self.between}
+        return tuple(
+            one
+            for one in self.levels
+            if one.answer not in {"holds", "fails"} and one.load not in between
+        )
+
+    @property
     def outcome(self) -> Outcome:
         """What the search came to."""
         if self.astray:
@@ -81,12 +91,12 @@ def next_rung(rungs: int, answers: Mapping[int, Answer]) -> int | None:
 
     Assumes that more load never makes a failing level hold. Rungs that are neither are left
     between: what is sought then is the highest that holds below and the lowest that fails above
-    them. A rung that could not be measured ends the search.
+    them. One among them that could not be measured ends the search.
     """
-    if "unmeasured" in answers.values():
-        return None
     bottom, top = bounds(rungs, answers)
     neither = [rung for rung in answers if bottom < rung < top]
+    if any(answers[rung] == "unmeasured" for rung in neither):
+        return None
     gaps = [(bottom, top)]
     if neither:
         gaps = [(bottom, min(neither)), (max(neither), top)]

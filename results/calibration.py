@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from math import expm1, hypot, inf, sqrt
+from math import expm1, hypot, inf, isfinite, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from results import document, facts
 from results.contest import contest
 from results.contrast import Drift, Series, contrast, quantile
+from results.copies import counted_once
 from results.direction import DIRECTIONS
 from results.effect import Effect, RunValue, of_estimate
 from results.effects import Noise, effects
@@ -29,6 +30,9 @@ All ways of eight pairs: which of the two is base in the first of them makes no 
 ALARMS = 0.05
 """The share of false alarms that a margin may have."""
 
+FREEDOM = 5
+"""With fewer degrees of freedom a spread is too unsure for a margin to be a multiple of it."""
+
 HARDWARE = (
     *("environment.processor", "environment.cores", "environment.gpus.name"),
     *("environment.gpus.count", "environment.gpus.memory.total", "provenance"),
@@ -42,7 +46,8 @@ class MetricNoise:
     """How much one metric varies where nothing differs.
 
     `spread` is the standard deviation of a run's logarithm, with `freedom` degrees. `floor` is the
-    relative difference that two single runs stay within in 95 of 100 cases. `error` is that of a
+    relative difference that two single runs of that spread stay within in 95 of 100 cases, which
+    is not made wider where few runs tell the spread: it makes margins. `error` is that of a
     whole comparison like the calibration's, `sessions` the part of it that sessions have.
     `false_alarms` is the share of better and worse, at `margin`, over all ways to name the runs of
     each pair; `smallest` the smallest margin with 5 % of them at most; `provable` the smallest at
@@ -62,14 +67,26 @@ class MetricNoise:
     smallest: float | None
     provable: float
 
+    @property
+    def labelings(self) -> int:
+        """Over how many ways to name the runs false alarms were counted; 0 where over none."""
+        if self.false_alarms is None:
+            return 0
+        return LABELINGS if self.runs > LABELINGS.bit_length() else 2 ** (self.runs - 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellNoise:
-    """The noise of every metric in one cell; `asked` says of which workload and load."""
+    """The noise of every metric in one cell; `asked` says of which workload and load.
+
+    `copies` of its `runs` are the same as others to the last digit, and count once.
+    """
 
     name: str
     asked: Mapping[str, Sequence[str]]
     metrics: tuple[MetricNoise, ...]
+    copies: int = 0
+    runs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,38 +120,59 @@ def calibrate(
 
     Raises InputError where they have no valid cell in common with two runs on each side.
     """
-    cells = []
-    for one in match(base, other)[0]:
-        read = contest(one.base, one.other)
-        if any(not entry.summary.valid for side in read.sides for entry in side):
-            continue
-        noises = [
-            _noise(effect, (margins or {}).get(effect.metric, explored), seed)
-            for effect in effects(read, {}, seed)
-        ]
-        held = tuple(noise for noise in noises if noise is not None)
-        cells.append(CellNoise(name=one.name, asked=_asked(base, one), metrics=held))
+    cells = [_cell(base, one, margins or {}, explored, seed=seed) for one in match(base, other)[0]]
     if not any(cell.metrics for cell in cells):
+        again = [f"; {counted_once(cell.copies, cell.runs)}" for cell in cells if cell.copies]
         raise InputError(
             f"{base.name} against {other.name} cannot calibrate anything: it takes a valid cell "
-            "that both have, with two runs or more on each side: add repeats"
+            f"that both have, with two runs or more on each side{''.join(again[:1])}: add repeats"
         )
     return Calibration(
         made=made,
         runs=tuple(dict.fromkeys(run.path.name for run in (*base.runs, *other.runs))),
         stated=_stated(base, base.points),
-        cells=tuple(cells),
+        cells=tuple(cell for cell in cells if cell.metrics),
+    )
+
+
+def _cell(
+    base: Side, one: Match, margins: Mapping[str, Margin], explored: Margin, *, seed: int
+) -> CellNoise:
+    """The noise of a cell; of one that is not valid on both sides, none."""
+    read = contest(one.base, one.other, one_engine=True)
+    valid = all(read.sides) and all(run.summary.valid for side in read.sides for run in side)
+    found = effects(read, {}, seed) if valid else ()
+    noises = [_noise(each, margins.get(each.metric, explored), seed) for each in found]
+    return CellNoise(
+        name=one.name,
+        asked=_asked(base, one),
+        metrics=tuple(each for each in noises if each is not None),
+        copies=sum(read.copies),
+        runs=len(one.base) + len(one.other),
     )
 
 
 def noise(calibration: Calibration, base: Side, cell: Match) -> tuple[Noise, dict[str, float]]:
-    """What it knows of a cell: for each metric its noise, and its floor; nothing elsewhere."""
-    if mismatches(calibration, base):
-        return {}, {}
-    asked = _asked(base, cell)
-    known = [each for one in calibration.cells if one.asked == asked for each in one.metrics]
+    """What it knows of a cell: for each metric its noise, and its floor; nothing elsewhere.
+
+    There is no floor where too few runs tell it: those metrics are `unsure`.
+    """
+    known = _known(calibration, base, cell)
     spreads = {one.metric: (one.spread, one.freedom) for one in known}
-    return spreads, {one.metric: one.floor for one in known}
+    return spreads, {one.metric: one.floor for one in known if one.freedom >= FREEDOM}
+
+
+def unsure(calibration: Calibration, base: Side, cell: Match) -> dict[str, float]:
+    """The metrics of a cell that too few runs calibrated for a floor, with degrees of freedom."""
+    known = _known(calibration, base, cell)
+    return {one.metric: one.freedom for one in known if one.freedom < FREEDOM}
+
+
+def _known(calibration: Calibration, base: Side, cell: Match) -> list[MetricNoise]:
+    if mismatches(calibration, base):
+        return []
+    asked = _asked(base, cell)
+    return [each for one in calibration.cells if one.asked == asked for each in one.metrics]
 
 
 def mismatches(calibration: Calibration, base: Side) -> tuple[str, ...]:
@@ -168,16 +206,38 @@ def read(path: Path) -> Calibration:
             CellNoise(**{**cell, "metrics": tuple(_metric(one) for one in cell["metrics"])})
             for cell in content["cells"]
         ]
+        _words("runs", content["runs"])
+        for where in (content["stated"], *(cell["asked"] for cell in content["cells"])):
+            for key, values in where.items():
+                _words(key, values)
         whole = {**content, "cells": tuple(cells), "runs": tuple(content["runs"])}
         return Calibration(**whole)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(
             f"{path} is no calibration ({error}): write one with `paceline calibrate`"
         ) from error
 
 
+def _words(key: str, values: Any) -> None:
+    """Raises ValueError where these are no list of words."""
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{key} is {values!r}")
+
+
+_ALWAYS = ("runs", "spread", "floor", "error", "provable")
+_PERHAPS = ("freedom", "sessions", "margin", "false_alarms", "smallest")
+
+
 def _metric(written: Mapping[str, Any]) -> MetricNoise:
     drift = Drift(**written["drift"]) if written["drift"] else None
+    told = [(name, written[name]) for name in _ALWAYS]
+    told += [(name, written[name]) for name in _PERHAPS if written[name] is not None]
+    for name, value in told:
+        if type(value) not in {int, float} or not isfinite(value) or value < 0:
+            raise ValueError(f"{name} of {written['metric']} is {value!r}")
+    for name, value in (written["drift"] or {}).items():
+        if type(value) not in {int, float}:
+            raise ValueError(f"{name} of the drift of {written['metric']} is {value!r}")
     freedom = inf if written["freedom"] is None else written["freedom"]
     return MetricNoise(**{**written, "drift": drift, "freedom": freedom})
 
@@ -204,7 +264,7 @@ def _only(side: Side, points: Iterable[Any]) -> Side:
 
 def _noise(effect: Effect, margin: Margin, seed: int) -> MetricNoise | None:
     """The noise that an effect without a cause tells; None where it has no error over runs."""
-    if effect.error is None or effect.how == "one pair" or effect.base is None:
+    if effect.error is None or effect.how == "one pair" or not effect.values or effect.base is None:
         return None
     base, other = (_series(effect, side) for side in ("base", "other"))
     over_runs = sqrt(max(0.0, effect.error**2 - (effect.sessions or 0.0) ** 2))
@@ -217,7 +277,7 @@ def _noise(effect: Effect, margin: Margin, seed: int) -> MetricNoise | None:
         runs=min(len(base.values), len(other.values)),
         spread=spread,
         freedom=freedom,
-        floor=expm1(quantile(freedom, 0.975) * spread * sqrt(2)),
+        floor=expm1(quantile(inf, 0.975) * spread * sqrt(2)),
         error=effect.error,
         sessions=effect.sessions,
         drift=effect.drift,

@@ -1,8 +1,8 @@
 """Request rows as arrays to compute with: a number a request, and a number a piece."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +84,21 @@ class Columns:
             if untold
             else None
         )
+
+    def of(self, chosen: Mask) -> Self:
+        """Those that are chosen, in their order."""
+        if chosen.all():
+            return self
+        held, place = chosen[self.pieces.row], np.cumsum(chosen) - 1
+        pieces = Pieces(
+            row=place[self.pieces.row[held]],
+            stamp=self.pieces.stamp[held],
+            tokens=self.pieces.tokens[held],
+            ordinal=self.pieces.ordinal[held],
+            known=self.pieces.known[chosen],
+        )
+        names = [field.name for field in fields(self) if field.name != "pieces"]
+        return replace(self, pieces=pieces, **{name: getattr(self, name)[chosen] for name in names})
 
 
 def columns(rows: pa.Table, phase: str = "window") -> Columns:

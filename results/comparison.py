@@ -5,18 +5,21 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from results.calibration import Calibration, mismatches, noise
+from results.calibration import FREEDOM, Calibration, mismatches, noise, unsure
 from results.comparability import differences, refusals
 from results.contest import Contest, Entry, contest
 from results.contrast import LEVEL
+from results.copies import counted_once
 from results.coverage import about, missing, unjudged
 from results.direction import DIRECTIONS
 from results.effect import Effect
 from results.effects import Noise, effects, nothing
 from results.errors import InputError
+from results.failures import counts
 from results.matching import Match, match
 from results.side import Side
 from results.standing import Difference, within
+from results.tokens import Alike, alike
 from results.verdict import Judgement, Margin, Rule, invalid, judge, together
 
 EXPLORED = Margin(relative=0.05)
@@ -30,8 +33,9 @@ PROMPTS = "prompt_tokens"
 class CellComparison:
     """One workload under one load on both sides: its judgements, or why it is invalid.
 
-    `problems` are finished sentences; where there are any, every judgement is `invalid`. `failed`
-    and `asked` count the requests that failed and all that ended, of base and other.
+    `experiment` is what other calls it, whose rules are judged by. `problems` are finished
+    sentences; where there are any, every judgement is `invalid`. `failed` and `asked` count the
+    requests that failed and all that ended, of base and other.
     """
 
     name: str
@@ -93,16 +97,20 @@ def compare(
     found = differences(base, other, factors=factors, allow=allow)
     refused = list(refusals(found))
     matches, alone = ((), ()) if refused else match(base, other)
-    cells = []
+    cells: list[CellComparison] = []
+    untold: list[str] = []
     for one in matches:
         read = contest(one.base, one.other)
-        refused += [] if within(PROMPTS, allow) else _apart(one, read)
+        if not within(PROMPTS, allow):
+            refused += _apart(one, read)
+            untold += _untold(one, read, rules)
         spreads, floors = noise(calibration, base, one) if calibration else ({}, {})
         against = _Against(
-            margins=_margins(rules, one.base[0].cell.experiment),
+            margins=_margins(rules, one.other[0].cell.experiment),
             explored=explored,
             spreads=spreads,
             floors=floors,
+            unsure=unsure(calibration, base, one) if calibration else {},
             seed=seed,
         )
         cells.append(_cell(one, read, (base, other), against))
@@ -116,10 +124,25 @@ def compare(
         allowed=tuple(allow),
         calibration=calibration.provenance if calibration else None,
         uncalibrated=mismatches(calibration, base) if calibration else (),
-        missing=tuple(missing(base, other, rules, alone)),
-        unjudged=tuple(unjudged(base, other, rules, alone)) if not refused else (),
+        missing=tuple(missing(base, other, rules, alone, _renamed(matches))),
+        unjudged=() if refused else (*unjudged(base, other, rules, alone, _held(cells)), *untold),
         seed=seed,
     )
+
+
+def _renamed(matches: Sequence[Match]) -> dict[str, str]:
+    """What other calls the experiments of base."""
+    return {one.base[0].cell.experiment: one.other[0].cell.experiment for one in matches}
+
+
+def _held(cells: Sequence[CellComparison]) -> set[tuple[str, str]]:
+    """The experiments and the metrics in which rules were judged."""
+    return {
+        (cell.experiment, one.effect.metric)
+        for cell in cells
+        for one in cell.judgements
+        if one.gated
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +153,7 @@ class _Against:
     explored: Margin
     spreads: Noise
     floors: Mapping[str, float]
+    unsure: Mapping[str, float]
     seed: int
 
 
@@ -158,16 +182,16 @@ def _cell(one: Match, read: Contest, sides: tuple[Side, Side], against: _Against
     else:
         found = effects(read, against.spreads, against.seed, against.margins)
         judged = [_judged(effect, against) for effect in found]
-    failed, asked = zip(*(_requests(side) for side in read.sides), strict=True)
+    failed, asked = zip(*(counts(side) for side in read.sides), strict=True)
     return CellComparison(
         name=one.name,
-        experiment=told[0].experiment,
+        experiment=told[1].experiment,
         arms=(told[0].arm, told[1].arm),
         workload=told[0].workload,
         load=told[0].load,
         runs=(len(read.base), len(read.other)),
         problems=problems,
-        notes=_notes(read),
+        notes=(*_notes(read), *_unsure(against)),
         failed=failed,
         asked=asked,
         judgements=tuple(judged),
@@ -215,31 +239,58 @@ def _not_begun(one: Match, sides: tuple[Side, Side]) -> Iterator[str]:
 
 def _apart(one: Match, read: Contest) -> list[str]:
     """A refusal where servers tell different input tokens for the same message."""
-    found = [pairs for pairs in read.pairs.values() if pairs.told]
-    if not found or found[0].told is None:
+    found = _messages(read)
+    example = next((each.told for each in found if each.told), None)
+    if example is None:
         return []
-    count, whole = sum(pairs.apart for pairs in found), sum(p.count for p in read.pairs.values())
-    base, other = found[0].told
+    apart, shared = sum(each.apart for each in found), sum(each.shared for each in found)
     return [
-        f"{PROMPTS}: {base:.0f} against {other:.0f} input tokens for the same message, in {count} "
-        f"of {whole} requests of {one.name}: a template, a tokenizer or a thinking mode differs; "
-        f"state it on both sides and run again, or add --allow {PROMPTS}"
+        f"{PROMPTS}: {example[0]:.0f} against {example[1]:.0f} input tokens for the same message, "
+        f"in {apart} of {shared} requests of {one.name}: a template, a tokenizer or a thinking "
+        f"mode differs; state it on both sides and run again, or add --allow {PROMPTS}"
     ]
 
 
-def _requests(side: Sequence[Entry]) -> tuple[int, int]:
-    """How many requests failed, and how many ended, in the runs of a side."""
-    counts = []
-    for name in ("failed", "ok"):
-        figures = [entry.summary.figures.get(name) for entry in side]
-        counts.append(sum(int(one.value or 0) for one in figures if one))
-    return counts[0], sum(counts)
+def _untold(one: Match, read: Contest, rules: Sequence[Rule]) -> list[str]:
+    """A sentence where rules are judged, and nothing says whether the messages were the same."""
+    ruled = any(about(rule, one.other[0].cell.experiment) for rule in rules)
+    whole = not any(_sampled(entry) for side in read.sides for entry in side)
+    if not ruled or whole or any(each.shared for each in _messages(read)):
+        return []
+    return [
+        f"{one.name} has no message whose input tokens both sides tell, so they may differ in a "
+        "template, a tokenizer or a thinking mode: add a newer run to the baseline, or add "
+        f"--allow {PROMPTS}"
+    ]
+
+
+def _messages(read: Contest) -> list[Alike]:
+    """What the same messages on both sides say: all of them, and few of runs that keep but few."""
+    return [
+        *(Alike(shared=p.count, apart=p.apart, told=p.told) for p in read.pairs.values()),
+        *(
+            alike(base.tokens, other.tokens)
+            for base in read.base
+            for other in read.other
+            if base.workload == other.workload and (_sampled(base) or _sampled(other))
+        ),
+    ]
+
+
+def _sampled(entry: Entry) -> bool:
+    """Whether a baseline file keeps but a few messages of the run."""
+    return entry.point.kept is not None and entry.point.kept.rows is None
 
 
 def _notes(read: Contest) -> tuple[str, ...]:
     """What to know of how the runs were made."""
-    found = []
-    if {one.point.path for one in read.base} & {one.point.path for one in read.other}:
+    found = [
+        counted_once(copies, copies + len(entries), name)
+        for name, copies, entries in zip(("base", "other"), read.copies, read.sides, strict=True)
+        if copies
+    ]
+    paths = [{one.point.path.resolve() for one in side} for side in read.sides]
+    if paths[0] & paths[1]:
         found.append("both sides are the very same runs")
     elif not read.ordered:
         found.append(
@@ -247,6 +298,7 @@ def _notes(read: Contest) -> tuple[str, ...]:
         )
     elif _one_after_the_other(read):
         found.append("one side ran wholly before the other, so what changed then is not told apart")
+    found += _unpaired(read)
     kept = [entry.point.kept for side in read.sides for entry in side if entry.point.kept]
     if kept and all(one.rows is None for one in kept):
         found.append(
@@ -254,8 +306,36 @@ def _notes(read: Contest) -> tuple[str, ...]:
             "run folders"
         )
     if read.twins:
-        found.append("every request was answered in the very same time on both sides")
+        simulated = all(
+            entry.summary.provenance == "simulated" for side in read.sides for entry in side
+        )
+        found.append(
+            "every request was answered in the very same time on both sides"
+            + ", as where a simulated run is repeated or copied: change the suite's seed"
+            * simulated
+        )
     return tuple(found)
+
+
+def _unsure(against: _Against) -> Iterator[str]:
+    """Which rules are multiples of a noise that too few runs tell."""
+    few = [name for name in against.unsure if against.margins.get(name, EXPLORED).noise]
+    if few:
+        yield (
+            f"the calibration tells the noise of {', '.join(few)} by fewer than {FREEDOM} degrees "
+            "of freedom, too few for a margin in multiples of it: calibrate with more repeats"
+        )
+
+
+def _unpaired(read: Contest) -> Iterator[str]:
+    """That request by request not all runs are compared: some repeats are on one side only."""
+    for name, side in zip(("base", "other"), read.sides, strict=True):
+        sent = sum(entry.workload in read.pairs for entry in side)
+        if 0 < sent < len(side):
+            yield (
+                f"request by request, only {sent} of the {len(side)} runs of {name} are compared: "
+                "the others are of repeats that the other side did not run"
+            )
 
 
 def _one_after_the_other(read: Contest) -> bool:

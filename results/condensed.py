@@ -51,7 +51,10 @@ def condensed(kept: Kept) -> dict[str, Any]:
 
 
 def restored(written: Mapping[str, Any], gpus: int) -> Kept:
-    """The figures and means that plain values stand for. Raises KeyError or TypeError on others."""
+    """The figures and means that plain values stand for.
+
+    Raises KeyError, TypeError or ValueError on others.
+    """
     rows = dict(written["series"])
     for name, same in _ALIKE.items():
         if name not in rows and same in rows:
@@ -63,11 +66,19 @@ def restored(written: Mapping[str, Any], gpus: int) -> Kept:
         geometric, *statistics = row + [None] * (len(COLUMNS) - len(row))
         if geometric is not None:
             means[name] = log(geometric)
+        _check(name, statistics[1:])
         for column, one in zip(COLUMNS[1:], statistics, strict=True):
             figures[f"{name}.{column}"] = _figure(one, f"{name}.{column}", remarks)
     for name in remarks.keys() - figures.keys():
         figures[name] = _figure(None, name, remarks)
     return Kept(figures={**figures, **dict(_derived(figures, gpus))}, means=means)
+
+
+def _check(name: str, percentiles: Row) -> None:
+    """Raises ValueError where a higher percentile is less than a lower one."""
+    told = [one[0] if isinstance(one, list) else one for one in percentiles if one is not None]
+    if told != sorted(told):
+        raise ValueError(f"{name}: percentiles {told} do not rise")
 
 
 def _row(kept: Kept, name: str) -> Row:

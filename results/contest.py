@@ -1,18 +1,22 @@
 """One cell on both sides: its runs read, and the effect of every metric."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial, reduce
+from dataclasses import dataclass, field, replace
+from functools import partial as given
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
 
 from results.columns import Ints, columns
+from results.copies import Seen, copied
 from results.effect import Matched
-from results.figure import Summary
+from results.figure import Figure, Summary
 from results.metrics import summarise
-from results.pairing import Pairs, Requests, distinct, joined, pair, requests
+from results.pairing import Keys, Pairs, Requests, distinct, joined, pair, requests
 from results.run import RunPoint
+from results.shared import in_all, shared
+from results.tokens import HELD, Tokens, drawn
 
 RECURRING = 0.8
 """The share of a pair's requests that every pair must have for sessions to count as the same."""
@@ -22,7 +26,9 @@ RECURRING = 0.8
 class Entry:
     """A run of the cell: its figures, and the mean logarithm of what each request has.
 
-    Runs with the same `workload` were sent the same: those of both sides are a pair.
+    Runs with the same `workload` were sent the same: those of both sides are a pair. `shared` are
+    the figures over the requests that all runs of the workload answered, where both sides have
+    any; `partial` says that this run has more.
     """
 
     point: RunPoint
@@ -30,6 +36,9 @@ class Entry:
     workload: str
     summary: Summary
     means: Mapping[str, float]
+    tokens: Tokens
+    shared: Mapping[str, Figure] = field(default_factory=dict)
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,7 +48,8 @@ class Contest:
     `pairs` is keyed by workload, and so are the `sessions` of their requests. Where runs are
     `recurring`, every pair plays the same sessions, and `pairs` are of the requests that all of
     them have. `ordered` says that all runs stand in one order, `twins` that every request was
-    answered alike.
+    answered alike. `copies` are how many runs of base and other are left out, as they repeat one of
+    their side to the last digit.
     """
 
     base: tuple[Entry, ...]
@@ -50,6 +60,7 @@ class Contest:
     recurring: bool
     ordered: bool
     twins: bool
+    copies: tuple[int, int] = (0, 0)
 
     @property
     def sides(self) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
@@ -57,37 +68,91 @@ class Contest:
         return self.base, self.other
 
 
-def contest(base: Sequence[RunPoint], other: Sequence[RunPoint]) -> Contest:
-    """The cell read, a workload at a time, so that only two runs are held at once."""
+def contest(
+    base: Sequence[RunPoint], other: Sequence[RunPoint], *, one_engine: bool = False
+) -> Contest:
+    """The cell read, a workload at a time, so that only two runs are held at once.
+
+    A run that repeats another one of its side is left out; of `one_engine` twice, also one that
+    repeats the same point of the other side.
+    """
+    # Several runs say better than any one of them how sure a figure is.
+    alone = min(len(base), len(other)) < 2
+    read_cell = _read(base, other, alone=alone, one_engine=one_engine)
+    told = read_cell.sides
+    if alone or min(map(len, told)) != 1:
+        return read_cell
+    kept = ([entry.point for entry in side] for side in told)
+    return replace(_read(*kept, alone=True, one_engine=one_engine), copies=read_cell.copies)
+
+
+def _read(
+    base: Sequence[RunPoint], other: Sequence[RunPoint], *, alone: bool, one_engine: bool
+) -> Contest:
     entries: tuple[list[Entry], list[Entry]] = ([], [])
     pairs: dict[str, Pairs] = {}
     counts: list[tuple[int, int]] = []
-    # Several runs say better than any one of them how sure a figure is.
-    alone = min(len(base), len(other)) < 2
+    seen: tuple[Seen, Seen] = ({}, {})
+    points: Seen | None = {} if one_engine else None
     named = _workloads(base, other)
     for name in dict.fromkeys(named.values()):
-        both: list[Requests] = []
-        for side, points in zip(entries, (base, other), strict=True):
-            runs = [read(one, alone) for one in points if named[one.path] == name]
-            side += [replace(entry, workload=name) for entry, _ in runs]
-            if runs:
-                both.append(joined([sent for _, sent in runs]))
-        if len(both) == 2:
-            pairs[name] = pair(*both)
-            counts.append((len(both[0]), len(both[1])))
-    folders = {point.path.parent for point in (*base, *other)}
-    shared = _shared(pairs)
-    kept = pairs if shared is None else shared
+        chosen = [[one for one in side if named[one.path] == name] for side in (base, other)]
+        found, met = _met(name, chosen, seen, points, alone=alone)
+        for side, new in zip(entries, found, strict=True):
+            side.extend(new)
+        if met:
+            pairs[name] = met
+            counts.append((met.count + met.unmatched[0], met.count + met.unmatched[1]))
+    recurring = _shared(pairs)
+    kept = pairs if recurring is None else recurring
     return Contest(
         base=tuple(entries[0]),
         other=tuple(entries[1]),
         pairs=kept,
         sessions=_numbered(kept),
         matched=_matched(list(pairs.values()), counts),
-        recurring=shared is not None,
-        ordered=len(folders) == 1,
+        recurring=recurring is not None,
+        ordered=len({entry.point.path.parent for side in entries for entry in side}) == 1,
         twins=bool(pairs) and all(_alike(one) for one in pairs.values()),
+        copies=(len(base) - len(entries[0]), len(other) - len(entries[1])),
     )
+
+
+def _met(
+    name: str,
+    chosen: Sequence[Sequence[RunPoint]],
+    seen: tuple[Seen, Seen],
+    points: Seen | None,
+    *,
+    alone: bool,
+) -> tuple[list[list[Entry]], Pairs | None]:
+    """The runs of one workload on both sides, and the requests that are on both."""
+    both = []
+    for side, known in zip(chosen, seen, strict=True):
+        runs = [read(one, alone) for one in side]
+        both.append([run for run in runs if not _repeated(run[0], known, points)])
+    keys = in_all([[sent for _, sent in runs] for runs in both])
+    found = [[_in_place(entry, name, sent, keys, alone) for entry, sent in runs] for runs in both]
+    if not all(both):
+        return found, None
+    base, other = (joined([sent for _, sent in runs]) for runs in both)
+    return found, pair(base, other)
+
+
+def _in_place(entry: Entry, workload: str, sent: Requests, keys: Keys | None, alone: bool) -> Entry:
+    """The run among those of its workload, with its figures over the requests that all have."""
+    figures, partial = shared(entry.point, entry.summary, sent, keys, alone)
+    return replace(entry, workload=workload, shared=figures, partial=partial)
+
+
+def _repeated(entry: Entry, seen: Seen, points: Seen | None) -> bool:
+    """Whether the run is one that its side has already, or the same point of either side."""
+    summary, cell = entry.summary, entry.point.cell
+    if not summary.valid:
+        return False
+    if copied(seen, cell.pairing, summary.figures):
+        return True
+    return points is not None and copied(points, cell.id, summary.figures)
 
 
 def _workloads(base: Sequence[RunPoint], other: Sequence[RunPoint]) -> dict[Path, str]:
@@ -116,8 +181,14 @@ def read(point: RunPoint, alone: bool) -> tuple[Entry, Requests]:
     means = dict(point.kept.means) if point.kept else means
     summary = summarise(point, table=table, rows=rows, intervals=alone)
     folder = point.path.parent.name
+    known = point.kept.tokens if point.kept else None
     entry = Entry(
-        point=point, folder=folder, workload=point.cell.pairing, summary=summary, means=means
+        point=point,
+        folder=folder,
+        workload=point.cell.pairing,
+        summary=summary,
+        means=means,
+        tokens=known or drawn(sent, HELD),
     )
     return entry, sent
 
@@ -142,7 +213,7 @@ def _shared(pairs: Mapping[str, Pairs]) -> Mapping[str, Pairs] | None:
     if len(pairs) < 2:
         return None
     first, *others = (distinct(one.shapes) for one in pairs.values())
-    shared = reduce(partial(np.intersect1d, assume_unique=True), others, first)
+    shared = reduce(given(np.intersect1d, assume_unique=True), others, first)
     if not len(shared):
         return None
     chosen = {}

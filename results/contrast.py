@@ -1,7 +1,7 @@
 """Two sides contrasted over runs: how far apart their means are on the log scale, and how sure."""
 
 from dataclasses import dataclass, replace
-from math import expm1, inf, sqrt
+from math import expm1, inf, log1p, sqrt
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ How = Literal[
     "one pair",
     "one pair, calibrated",
     "identical",
+    "no spread",
     "none",
 ]
 """What an effect's interval rests on; docs/verdicts.md says which is taken when."""
@@ -40,17 +41,36 @@ CHOICE = 0.02
 NOTHING = 1e-9
 """A spread of logarithms below this is rounding."""
 
-IDENTICAL = "the runs are identical, and say nothing of the spread between runs"
-FEW = "one run on a side says nothing of the spread between runs"
+IDENTICAL = "the runs of each side are identical, so nothing tells how much runs vary"
+STEADY = "every pair of runs differs by the very same, so nothing tells how much runs vary"
+FEW = "with one run on a side, nothing tells how much runs vary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """By how much a metric changed from one run to the next, relative, with its interval."""
+    """By how much a metric changed from one run to the next, relative, with its interval.
+
+    `steps` is how many runs the last one came after the first; `freedom` are the interval's
+    degrees of freedom.
+    """
 
     slope: float
     low: float
     high: float
+    steps: float = 1.0
+    freedom: float = inf
+
+    @property
+    def whole(self) -> float:
+        """The relative change over all runs."""
+        return expm1(min(log1p(self.slope) * self.steps, 700.0))
+
+    def sure(self, among: int = 1) -> bool:
+        """Whether it leaves out no drift, where so many are looked at (Bonferroni)."""
+        width = log1p(self.high) - log1p(self.low)
+        wider = quantile(self.freedom, 1 - (1 - LEVEL) / 2 / max(1, among))
+        half = width / 2 * wider / quantile(self.freedom, (1 + LEVEL) / 2)
+        return abs(log1p(self.high) + log1p(self.low)) / 2 > half
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,13 +139,16 @@ def contrast(base: Series, other: Series, *, twins: bool = False) -> Estimate:
     that do not differ is no chance.
     """
     pairs = _pairs(base, other)
-    enough = twins or len(base.values) > 1
-    if pairs and enough and np.abs(pairs.changes).max() <= NOTHING:
+    fewest = min(len(base.values), len(other.values))
+    paired = pairs is not None and np.abs(pairs.changes).max() <= NOTHING
+    if (paired and (twins or fewest > 1)) or (fewest > 1 and _level(base, other)):
         return Estimate(change=0.0, how="identical", error=0.0)
-    if min(len(base.values), len(other.values)) < 2:
+    if fewest < 2:
         change = float(other.values.mean() - base.values.mean())
         return Estimate(change=change, how="none", reason=FEW)
     together = _with_drift(base, other) or _welch(base, other)
+    if _level(base) and _level(other):
+        return replace(together, error=None, how="no spread", reason=IDENTICAL, drift=None)
     if pairs is None or len(pairs.changes) < 3 or not pairs.by_turns:
         return _sound(together)
     alone = replace(_of_pairs(pairs.changes), drift=together.drift)
@@ -146,11 +169,17 @@ def combined(run: Estimate, error: float, freedom: float, how: How) -> Estimate:
     return replace(run, error=whole, freedom=1 / shares if shares else inf, how=how)
 
 
+def _level(*sides: Series) -> bool:
+    """Whether all runs of the sides have one value, but for rounding."""
+    values = np.concatenate([side.values for side in sides])
+    return bool(np.ptp(values) <= NOTHING)
+
+
 def _sound(estimate: Estimate) -> Estimate:
-    """Without an error where nothing varies: runs that repeat one another are one run."""
+    """Without an error where nothing varies: that no run differs does not say that none would."""
     if estimate.error is None or estimate.error > NOTHING:
         return estimate
-    return replace(estimate, error=None, how="none", reason=IDENTICAL)
+    return replace(estimate, error=None, how="no spread", reason=STEADY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -220,6 +249,7 @@ def _with_drift(base: Series, other: Series) -> Estimate | None:
     sizes = len(base.values), len(other.values)
     freedom = sum(sizes) - 3
     middles = float(base.positions.mean()), float(other.positions.mean())
+    ends = np.concatenate([base.positions, other.positions])
     places = np.concatenate([base.positions - middles[0], other.positions - middles[1]])
     spread = float(places @ places)
     if freedom < 1 or not spread:
@@ -229,13 +259,23 @@ def _with_drift(base: Series, other: Series) -> Estimate | None:
     slope, lag = float(places @ values) / spread, middles[1] - middles[0]
     rest = values - slope * places
     scale = float(rest @ rest) / freedom
-    half = quantile(freedom, (1 + LEVEL) / 2) * sqrt(scale / spread)
     return Estimate(
         change=means[1] - means[0] - slope * lag,
         how="runs with drift",
         error=sqrt(scale * (1 / sizes[0] + 1 / sizes[1] + lag**2 / spread)),
         freedom=freedom,
-        drift=Drift(slope=expm1(slope), low=expm1(slope - half), high=expm1(slope + half)),
+        drift=_drift(slope, sqrt(scale / spread), freedom, ends),
+    )
+
+
+def _drift(slope: float, error: float, freedom: int, places: Floats) -> Drift:
+    half = quantile(freedom, (1 + LEVEL) / 2) * error
+    return Drift(
+        slope=expm1(slope),
+        low=expm1(slope - half),
+        high=expm1(slope + half),
+        steps=float(np.ptp(places)),
+        freedom=freedom,
     )
 
 

@@ -1,16 +1,23 @@
 """What rules are about and could not be held against anything: a gate must not pass over it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from results.matching import label
 from results.side import Side
 from results.verdict import Rule
 
 
-def missing(base: Side, other: Side, rules: Sequence[Rule], alone: Iterable[str]) -> list[str]:
+def missing(
+    base: Side,
+    other: Side,
+    rules: Sequence[Rule],
+    alone: Iterable[str],
+    renamed: Mapping[str, str],
+) -> list[str]:
     """A sentence for each cell that rules are about and other lacks: base has it, or its plan.
 
-    `alone` are the cells that only one side has.
+    `alone` are the cells that only one side has; `renamed` is what other calls the experiments of
+    base. Rules name the experiments of other.
     """
     begun = {point.cell.cell for point in other.points}
     planned = [
@@ -22,7 +29,7 @@ def missing(base: Side, other: Side, rules: Sequence[Rule], alone: Iterable[str]
     return [
         *(
             f"{name} is in the baseline and not in {other.name}: run it too"
-            for name in _ruled(base, rules, alone)
+            for name in _ruled(base, rules, alone, renamed)
         ),
         *(
             f"{point['name']} of {other.name} has not begun: finish the run first"
@@ -32,20 +39,46 @@ def missing(base: Side, other: Side, rules: Sequence[Rule], alone: Iterable[str]
     ]
 
 
-def unjudged(base: Side, other: Side, rules: Sequence[Rule], alone: Iterable[str]) -> list[str]:
-    """A sentence for each cell of other that base lacks, and for each rule about no cell."""
-    found = [
+def unjudged(
+    base: Side,
+    other: Side,
+    rules: Sequence[Rule],
+    alone: Sequence[str],
+    held: Collection[tuple[str, str]],
+) -> list[str]:
+    """A sentence for each cell of other that base lacks, and for each rule about no cell.
+
+    `held` are the experiments of other and the metrics that were held against a rule there.
+    """
+    return [
         f"{name} is not in the baseline {base.name}, so nothing says how it should be: add a run "
         "that has it"
-        for name in _ruled(other, rules, alone)
-    ]
+        for name in _ruled(other, rules, alone, {})
+    ] + list(_not_held(other, rules, alone, held))
+
+
+def _not_held(
+    other: Side,
+    rules: Sequence[Rule],
+    alone: Sequence[str],
+    held: Collection[tuple[str, str]],
+) -> Iterator[str]:
+    """A sentence for each rule that no judgement is of, and of which nothing was said yet."""
     there = {point.cell.experiment for point in other.points}
-    return found + [
-        f"the rule for {rule.metric} of {rule.experiment} was held against nothing, because no "
-        "such experiment was run: correct the rule's experiment, or run it"
-        for rule in rules
-        if rule.experiment is not None and rule.experiment not in there
-    ]
+    for rule in rules:
+        if any(rule.metric == metric and about(rule, name) for name, metric in held):
+            continue
+        named = f"the rule for {rule.metric}" + f" of {rule.experiment}" * bool(rule.experiment)
+        if rule.experiment is not None and rule.experiment not in there:
+            yield (
+                f"{named} was held against nothing, because no such experiment was run: correct "
+                "the rule's experiment, or run it"
+            )
+        elif not _ruled(other, [rule], alone, {}):
+            yield (
+                f"{named} was held against nothing: both sides must have a cell that it is about, "
+                "so run those too"
+            )
 
 
 def about(rule: Rule, experiment: str) -> bool:
@@ -53,10 +86,13 @@ def about(rule: Rule, experiment: str) -> bool:
     return rule.experiment in {None, experiment}
 
 
-def _ruled(side: Side, rules: Sequence[Rule], alone: Iterable[str]) -> list[str]:
-    names = {
-        label((point,))
-        for point in side.points
-        if any(about(rule, point.cell.experiment) for rule in rules)
-    }
+def _ruled(
+    side: Side, rules: Sequence[Rule], alone: Iterable[str], renamed: Mapping[str, str]
+) -> list[str]:
+    """Those of the cells that are the side's and that rules are about, under either name."""
+    names = set()
+    for point in side.points:
+        called = {point.cell.experiment, renamed.get(point.cell.experiment, point.cell.experiment)}
+        if any(about(rule, name) for rule in rules for name in called):
+            names.add(label((point,)))
     return [name for name in alone if name in names]

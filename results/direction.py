@@ -58,6 +58,22 @@ DIRECTIONS: dict[str, Direction] = {
         for statistic in _STATISTICS
     },
     "batch_tpot": Direction(unit="s/token", better="lower"),
+    "failed_share": Direction(unit="share", better="lower"),
     **{name: Direction(unit=unit, better="higher") for name, unit in _SPEEDS.items()},
 }
 """Every metric that can be compared: of counts, and of what was asked for, no way is better."""
+
+OF_REQUESTS = frozenset(
+    (
+        *(f"{name}.{statistic}" for name in _SERIES for statistic in _STATISTICS),
+        *(name for name in _SPEEDS if "interactivity" in name),
+        *("output_rate_per_user", "cache_hit"),
+    )
+)
+"""Figures of requests, whatever the time they took: compared over those that both sides answered.
+
+All others are of the window: what it brought, whichever requests that were.
+"""
+
+IN_POINTS = frozenset(("failed_share",))
+"""Shares that are often 0, and whose changes are differences and not ratios."""

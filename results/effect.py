@@ -5,7 +5,7 @@ from math import exp, isfinite
 from typing import Any, Literal
 
 from results.contrast import Drift, Estimate, How
-from results.direction import Better, Direction
+from results.direction import IN_POINTS, Better, Direction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,12 @@ class Effect:
     there is none. `base` and `other` are geometric means in `unit`. `error` is the standard error
     of log(ratio) with `freedom` degrees, `sessions` the part of it that was added because all runs
     play the same sessions, `detectable` the smallest relative difference that such data show in 80
-    of 100 cases. `runs` are those of base and other. A reason beside a ratio says what is to be
-    known of it.
+    of 100 cases. `runs` are those of base and other that are compared. A reason beside a ratio
+    says what is to be known of it, `doubt` why other must not be called better or the
+    same; where it is `doubted_either_way` not worse either.
+
+    Of shares that are compared in points the ratio is 1 and the difference: 1.02 is two points
+    more.
     """
 
     metric: str
@@ -66,6 +70,15 @@ class Effect:
     matched: Matched | None = None
     drift: Drift | None = None
     reason: str | None = None
+    doubt: str | None = None
+    doubted_either_way: bool = False
+
+    @property
+    def scale(self) -> float:
+        """What the change is a share of, in the metric's unit."""
+        if self.metric in IN_POINTS:
+            return 1.0
+        return self.base or (self.other or 0.0) / (self.ratio or 1.0)
 
     @property
     def worsening(self) -> tuple[float, float, float] | None:

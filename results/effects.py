@@ -2,19 +2,24 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, hypot, inf, log
-from typing import Literal
+from math import exp, hypot, inf, log, log1p
+from typing import Any, Literal
 
 import numpy as np
 
 from results.columns import Ints
 from results.contest import Contest, Entry
 from results.contrast import Estimate, How, Series, combined, contrast, quantile
-from results.direction import DIRECTIONS, REQUESTS
+from results.direction import DIRECTIONS, IN_POINTS, REQUESTS
 from results.effect import Effect, RunValue, of_estimate
+from results.failures import by_chance, differ
 from results.figure import Figure
 from results.pairing import MOST_LOST, Singles
-from results.spread import MOST, Spread, over_sessions
+from results.spread import FEWEST, MOST, Spread, over_sessions
+from results.work import Compared, compared, further, unlike, unshared
+
+FAR = 700.0
+"""The logarithm of a ratio to 0, which is beyond all bounds and stays a number."""
 
 Noise = Mapping[str, tuple[float, float]]
 """For each metric how much the logarithm of a run varies, and its degrees of freedom."""
@@ -34,13 +39,18 @@ def effects(
     cell: Contest, noise: Noise, seed: int, wanted: Collection[str] = ()
 ) -> Iterator[Effect]:
     """The effect of every metric that some run has, and of those wanted whatever they have."""
+    failures = differ(cell)
     for metric in DIRECTIONS:
         if metric not in wanted and not _told(cell, metric):
             continue
-        if metric in REQUESTS:
-            yield _of_requests(cell, metric, noise.get(metric), seed)
+        if metric in IN_POINTS:
+            yield _in_points(cell, metric)
+        elif metric in REQUESTS:
+            effect = _of_requests(cell, metric, noise.get(metric), seed)
+            yield replace(effect, doubt=effect.doubt or failures)
         else:
-            yield _of_runs(cell, metric, noise.get(metric))
+            effect = _of_runs(cell, metric, noise.get(metric))
+            yield replace(effect, doubt=effect.doubt or failures)
 
 
 def _told(cell: Contest, metric: str) -> bool:
@@ -73,19 +83,30 @@ def _of_requests(
         spread = over_sessions(changes, sessions, seed)
     counts = len(kept), len(kept)
     settled = _settled(estimate, spread, noise, counts, "paired requests")
-    effect = _from_runs(metric, entries, (base, other), settled, _selection(cell, spread))
+    effect = _from_runs(metric, entries, (base, other), settled, _selection(cell, kept))
     over = spread.error if spread and estimate.error is not None else None
-    runs = len(cell.base), len(cell.other)
-    return replace(effect, runs=runs, matched=cell.matched, sessions=over)
+    base_runs, other_runs = (_sent(side, kept) for side in cell.sides)
+    return replace(effect, runs=(base_runs, other_runs), matched=cell.matched, sessions=over)
 
 
-def _selection(cell: Contest, spread: Spread | None) -> str | None:
+def _sent(side: Sequence[Entry], kept: Sequence[Kept]) -> int:
+    """How many runs of the side were sent a workload of which requests are compared."""
+    names = {one.workload for one in kept}
+    return sum(entry.workload in names for entry in side)
+
+
+def _selection(cell: Contest, kept: Sequence[Kept]) -> str | None:
     """What to know of the requests that were compared."""
     told = []
     if cell.matched and cell.matched.unmatched > MOST_LOST:
         told.append("only one side got to some of the requests, and those are not compared")
-    if spread is None and cell.recurring:
-        told.append("every run plays the same few sessions, and this holds for them alone")
+    sessions = len(np.unique(np.concatenate([one.sessions for one in kept])))
+    if cell.recurring and sessions < FEWEST:
+        few = "session" if sessions == 1 else f"{sessions} sessions"
+        told.append(
+            f"every run plays the same {few}, too few to tell how others would do: this holds for "
+            "them alone"
+        )
     return "; ".join(told) or None
 
 
@@ -110,43 +131,102 @@ def _unpaired(cell: Contest, metric: str) -> Effect:
     base, other = (
         _series(cell, entries, [entry.means[metric] for entry in entries]) for entries in told
     )
-    few = "no request is" if cell.matched is None else "too few requests are"
-    kept = [entry.point.kept for side in cell.sides for entry in side if entry.point.kept]
-    why = f"{few} on both sides"
-    if kept and all(one.rows is None for one in kept):
-        why = "the baseline file keeps no single requests"
-    reason = f"{why}, so all requests of each run are compared, whatever they are"
+    reason = unshared(cell)
+    doubt = unlike(cell) if cell.matched is None else reason
     effect = _from_runs(metric, cell.sides, (base, other), contrast(base, other), reason)
-    return replace(effect, matched=cell.matched)
+    return replace(effect, matched=cell.matched, **_doubt(cell, doubt))
+
+
+def _doubt(cell: Contest, doubt: str | None) -> dict[str, Any]:
+    """What an effect says of itself where it is of other work on each side."""
+    return {"doubt": doubt, "doubted_either_way": doubt is not None and further(cell)}
 
 
 def _of_runs(cell: Contest, metric: str, noise: tuple[float, float] | None) -> Effect:
     """The ratio of one figure a run."""
-    figures = [[entry.summary.figures.get(metric) for entry in side] for side in cell.sides]
-    values = [[figure.value if figure else None for figure in side] for side in figures]
-    if absent := _absent(figures):
+    told = compared(cell, metric)
+    if absent := _absent(told.figures):
         return nothing(cell, metric, absent)
-    flat = [value for side in values for value in side if value is not None]
-    if not any(flat) and (cell.twins or len(flat) > 2):
-        equal = nothing(cell, metric, None)
-        return replace(equal, how="identical", base=0.0, other=0.0, ratio=1.0, low=1.0, high=1.0)
-    if min(flat) <= 0:
-        return nothing(cell, metric, "it is 0 in a run, and a ratio to 0 says nothing")
+    effect = _with_zeros(cell, metric, told) or _ratio(cell, metric, told, noise)
+    return replace(effect, **_doubt(cell, told.doubt))
+
+
+def _ratio(cell: Contest, metric: str, told: Compared, noise: tuple[float, float] | None) -> Effect:
     base, other = (
-        _series(cell, entries, [log(value) for value in side if value is not None])
-        for entries, side in zip(cell.sides, values, strict=True)
+        _series(cell, entries, [log(value) for value in side])
+        for entries, side in zip(told.sides, told.values, strict=True)
     )
     estimate = contrast(base, other, twins=cell.twins)
-    inside = [_inside(side[0]) for side in figures]
+    inside = [_inside(side[0]) for side in told.figures]
     spread = None
     if all(inside):
         spread = Spread(error=hypot(*(one or 0.0 for one in inside)), sessions=MOST)
     counts = len(base.values), len(other.values)
     settled = _settled(estimate, spread if estimate.error is None else None, noise, counts)
-    caveat = next(
-        (figure.reason for side in figures for figure in side if figure and figure.reason), None
+    own = next(
+        (figure.reason for side in told.figures for figure in side if figure and figure.reason),
+        None,
     )
-    return _from_runs(metric, cell.sides, (base, other), settled, caveat)
+    caveats = "; ".join(filter(None, [own, told.reason])) or None
+    return _from_runs(metric, told.sides, (base, other), settled, caveats)
+
+
+def _with_zeros(cell: Contest, metric: str, told: Compared) -> Effect | None:
+    """The effect where runs have a figure of 0, to which there is no ratio; None where none has."""
+    base, other = told.values
+    if min(*base, *other) > 0:
+        return None
+    effect = nothing(cell, metric, told.reason)
+    if not any((*base, *other)) and (cell.twins or len(base) + len(other) > 2):
+        return replace(effect, how="identical", base=0.0, other=0.0, ratio=1.0, low=1.0, high=1.0)
+    ends = _to_or_from_zero(base, other)
+    if ends is None or DIRECTIONS[metric].better == "lower" or min(len(base), len(other)) < 2:
+        return replace(effect, reason="it is 0 in a run, and a ratio to 0 says nothing")
+    if metric.startswith("goodput") and by_chance(cell, "goodput_share"):
+        return replace(effect, reason="it is 0 on one side, and as little as chance on the other")
+    zero, some = ("other", "base") if any(base) else ("base", "other")
+    reason = f"it is 0 in every run of {zero}, and in none of {some}"
+    return replace(
+        effect,
+        base=float(np.mean(base)),
+        other=float(np.mean(other)),
+        ratio=ends,
+        low=ends,
+        high=ends,
+        reason="; ".join(filter(None, [reason, told.reason])),
+    )
+
+
+def _to_or_from_zero(base: Sequence[float], other: Sequence[float]) -> float | None:
+    """The ratio where one side has only zeros and the other none."""
+    if not any(other) and min(base) > 0:
+        return exp(-FAR)
+    return exp(FAR) if not any(base) and min(other) > 0 else None
+
+
+def _in_points(cell: Contest, metric: str) -> Effect:
+    """The difference of one share a run, as 1 and the difference."""
+    told = compared(cell, metric)
+    if absent := _absent(told.figures):
+        return nothing(cell, metric, absent)
+    base, other = (
+        _series(cell, entries, side) for entries, side in zip(told.sides, told.values, strict=True)
+    )
+    estimate = contrast(base, other, twins=cell.twins)
+    effect = _from_runs(metric, told.sides, (base, other), estimate, None)
+    ends = estimate.interval
+    low, high = (max(exp(-FAR), 1 + end) for end in ends) if ends else (None, None)
+    return replace(
+        effect,
+        base=float(base.values.mean()),
+        other=float(other.values.mean()),
+        ratio=max(exp(-FAR), 1 + estimate.change),
+        low=low,
+        high=high,
+        detectable=None if estimate.detectable is None else log1p(estimate.detectable),
+        values=(),
+        drift=None,
+    )
 
 
 def _absent(figures: Sequence[Sequence[Figure | None]]) -> str | None:
@@ -167,7 +247,7 @@ def _settled(
     how: How | None = None,
 ) -> Estimate:
     """The estimate with what sessions add to it; of one pair, with what a calibration knows."""
-    if estimate.how == "identical":
+    if estimate.how == "identical" or (estimate.how == "no spread" and noise is None):
         return estimate
     if estimate.error is not None:
         run = replace(estimate, how=how or estimate.how)

@@ -8,13 +8,21 @@ Provenance = Literal["measured", "simulated", "plumbing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What a server turned out to be. `plumbing` is real code whose speed means nothing."""
+    """What a server turned out to be. `plumbing` is real code whose speed means nothing.
+
+    `proofs` quote, for what is not as it was `requested`, what shows it; `faults` are sentences on
+    why else it is not what it claims. `start` is what this one start of it showed and the next one
+    may not, such as its seconds and its memory: nothing that a comparison looks at.
+    """
 
     provenance: Provenance
     gpus: int | None
     requested: dict[str, Any] = field(default_factory=dict)
     features: dict[str, Any] = field(default_factory=dict)
     configuration: dict[str, Any] = field(default_factory=dict)
+    proofs: dict[str, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    start: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

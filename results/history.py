@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, expm1
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from results.changes import FEWEST, Split, changes, detectable
 from results.columns import Floats
 from results.comparability import differences
 from results.contrast import Series, contrast
+from results.copies import Seen, copied
 from results.direction import DIRECTIONS
 from results.errors import InputError
 from results.evidence import Provenance
@@ -33,8 +34,9 @@ METRICS = (
 class Moment:
     """A run in a course. `value` is the mean of its valid repeats; None with the reason why.
 
-    `commit` is that of the folder it was started in, `version` what its engine called itself.
-    `news` is in what it differs from the last run before it that has a value.
+    A `copy` is an earlier run again, to the last digit, and has no value either. `commit` is that
+    of the folder it was started in, `version` what its engine called itself. `news` is in what it
+    differs from the last run before it that has a value.
     """
 
     folder: str
@@ -45,6 +47,7 @@ class Moment:
     commit: str | None = None
     version: str | None = None
     news: tuple[Difference, ...] = ()
+    copy: bool = False
 
     @property
     def apart(self) -> tuple[Difference, ...]:
@@ -107,8 +110,9 @@ def history(
 ) -> tuple[Course, ...]:
     """The courses of the metrics over all runs of one suite; those without any value are left out.
 
-    A run is one number, however many repeats it has: they share a machine and an hour. Raises
-    InputError where runs are of several suites, have no time in their names, or a metric is none.
+    A run is one number, however many repeats it has: they share a machine and an hour. Copies of
+    a run count once, and the first one has the value. Raises InputError where runs are of several
+    suites, have no time in their names, or a metric is none.
     """
     for metric in metrics:
         if metric not in DIRECTIONS:
@@ -119,8 +123,9 @@ def history(
     for members in _groups(_in_order(runs)).values():
         summaries = [[summarise(point) for point in side.points] for side in members]
         news = [(), *(_news(members, summaries, place) for place in range(1, len(members)))]
+        copies = _copies(summaries)
         for metric in metrics:
-            course = _course(metric, members, summaries, news, seed)
+            course = _course(metric, members, summaries, (news, copies), seed)
             if any(moment.value is not None for moment in course.moments):
                 courses.append(course)
     return tuple(courses)
@@ -171,6 +176,17 @@ def _sorted(settings: Any) -> Any:
     return sorted(settings.items(), key=lambda setting: str(setting[0]))
 
 
+def _copies(summaries: Sequence[Sequence[Summary]]) -> list[bool]:
+    """Which runs repeat earlier ones in every valid point."""
+    seen: Seen = {}
+    found = []
+    for run in summaries:
+        valid = [one for one in run if one.valid]
+        again = [copied(seen, one.cell.pairing, one.figures) for one in valid]
+        found.append(bool(again) and all(again))
+    return found
+
+
 def _news(
     members: Sequence[Side], summaries: Sequence[Sequence[Summary]], place: int
 ) -> tuple[Difference, ...]:
@@ -186,12 +202,12 @@ def _course(
     metric: str,
     members: Sequence[Side],
     summaries: Sequence[Sequence[Summary]],
-    news: Sequence[tuple[Difference, ...]],
+    known: tuple[Sequence[tuple[Difference, ...]], Sequence[bool]],
     seed: int,
 ) -> Course:
     moments = tuple(
-        _moment(metric, side, told, new)
-        for side, told, new in zip(members, summaries, news, strict=True)
+        _copy(_moment(metric, side, told, new)) if again else _moment(metric, side, told, new)
+        for side, told, new, again in zip(members, summaries, *known, strict=True)
     )
     held = [place for place, moment in enumerate(moments) if moment.value is not None]
     values = np.array([moment.value for moment in moments if moment.value is not None])
@@ -233,6 +249,10 @@ def _moment(
         version=_version(side),
         news=news,
     )
+
+
+def _copy(moment: Moment) -> Moment:
+    return replace(moment, value=None, copy=True, reason="it is a copy of an earlier run")
 
 
 def _missing(summaries: Sequence[Summary], figures: Sequence[Figure]) -> str:

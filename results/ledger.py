@@ -6,22 +6,29 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from results import document
-from results.baseline import OF_PLAN, Baseline, of_runs
+from results.baseline import OF_PLAN, Baseline, of_runs, refuse_copies
 from results.cell import Cell
 from results.condensed import COLUMNS, condensed, restored
 from results.errors import FolderError, InputError
 from results.evidence import Evidence, Observed
 from results.excerpt import packed, unpacked
 from results.folder import run_id
-from results.run import Run, RunPoint
+from results.pairing import requests
+from results.run import Kept, Run, RunPoint
 from results.side import Side
 from results.side import side as folders
+from results.tokens import packed as packed_tokens
+from results.tokens import unpacked as unpacked_tokens
 from results.veil import veiled
 
 KIND = "paceline baseline"
+
+ROUNDED = 1e-3
+"""By so much the mean logarithm of requests may be off, as their times are kept to eight digits."""
 
 WIDTH = 100
 """A mapping that is longer than this has a line for each of its keys."""
@@ -56,6 +63,7 @@ def read(path: Path) -> Baseline:
     if content.get("kind") != KIND:
         raise InputError(f"{path} is no baseline: make one with `paceline baseline RUN... -o FILE`")
     try:
+        _check_columns(content["columns"])
         runs = [_read_run(path / name, run, content) for name, run in content["runs"].items()]
         runs.sort(key=lambda run: (run.plan["made"], run.path.name))
         found = Baseline(suite=content["suite"], keeps=int(content["keeps"]), runs=tuple(runs))
@@ -64,6 +72,7 @@ def read(path: Path) -> Baseline:
             f"{path} was not written by this version of paceline, or was damaged ({error}): make "
             "it anew with `paceline baseline RUN... -o FILE`"
         ) from error
+    refuse_copies(runs)
     if not any(run.points for run in runs):
         raise InputError(f"{path} holds no run: make it anew with `paceline baseline RUN... -o`")
     return found
@@ -74,7 +83,7 @@ def sides(base: Sequence[str], other: Sequence[str]) -> tuple[Side, Side]:
 
     Where one is a file, which holds no secrets, the other one is read without them too.
     """
-    made = side(base), side(other)
+    made = _spelled_alike(side(base), side(other))
     if not any(point.kept for one in made for point in one.points):
         return made
     first, second = (
@@ -91,9 +100,32 @@ def side(written: Sequence[str]) -> Side:
     """
     whole = [str(path) for each in written for path in runs_in(Path(each))]
     parts = [_of_file(each) or folders([each]) for each in whole]
-    runs = {run.path: run for part in parts for run in part.runs}
-    points = {point.path: point for part in parts for point in part.points}
+    runs: dict[Path, Run] = {}
+    for run in (run for part in parts for run in part.runs):
+        runs.setdefault(run.path.resolve(), run)
+    points = {
+        one.path: one
+        for part in parts
+        for one in (_moved(point, runs[_home(point)].path) for point in part.points)
+    }
     return Side(name=" ".join(written), runs=tuple(runs.values()), points=tuple(points.values()))
+
+
+def _spelled_alike(base: Side, other: Side) -> tuple[Side, Side]:
+    """The sides with one spelling for the path of a run folder that both have."""
+    known = {run.path.resolve(): run.path for run in base.runs}
+    runs = (replace(run, path=known.get(run.path.resolve(), run.path)) for run in other.runs)
+    points = (_moved(point, known.get(_home(point), point.path.parent)) for point in other.points)
+    return base, replace(other, runs=tuple(runs), points=tuple(points))
+
+
+def _home(point: RunPoint) -> Path:
+    """The run folder of a point, as the system calls it."""
+    return point.path.parent.resolve()
+
+
+def _moved(point: RunPoint, folder: Path) -> RunPoint:
+    return replace(point, path=folder / point.path.name)
 
 
 def runs_in(path: Path) -> list[Path]:
@@ -138,6 +170,8 @@ def _point(point: RunPoint, plan: Mapping[str, Any], shared: dict[str, Any]) -> 
     }
     if point.kept.rows is not None:
         written["requests"] = packed(point.kept.rows)
+    elif point.kept.tokens is not None:
+        written["tokens"] = packed_tokens(point.kept.tokens)
     return written
 
 
@@ -185,13 +219,37 @@ def _read_point(
         closed=closed,
         client_late=written["late"],
     )
-    rows = unpacked(written["requests"]) if "requests" in written else None
-    kept = replace(restored(written, cell.gpus), rows=rows)
+    whole = "requests" in written
+    kept = replace(
+        restored(written, cell.gpus),
+        rows=unpacked(written["requests"]) if whole else None,
+        tokens=None if whole else unpacked_tokens(written["tokens"]),
+    )
+    _check(path, kept)
     point = RunPoint(
         path=path, cell=cell, status="finished", reason=None, evidence=evidence, kept=kept
     )
     names = {name: getattr(cell, name) for name in ("id", "name", "cell")}
     return point, {**names, **shared[written["plan"]], "folder": path.name}
+
+
+def _check_columns(told: Sequence[str]) -> None:
+    if told != list(COLUMNS):
+        raise ValueError(f"columns {told}")
+
+
+def _check(path: Path, kept: Kept) -> None:
+    """Raises ValueError where the requests of a point say something else than its figures."""
+    if kept.rows is None:
+        return
+    answered = kept.figures["ok"].value if "ok" in kept.figures else None
+    if answered != kept.rows.num_rows:
+        raise ValueError(f"{path.name} has {kept.rows.num_rows} requests, and says {answered}")
+    for name, logs in requests(kept.rows).values.items():
+        held = logs[~np.isnan(logs)]
+        told = kept.means.get(name)
+        if len(held) and (told is None or abs(held.mean() - told) > ROUNDED):
+            raise ValueError(f"{path.name}: its requests are not those of its {name}")
 
 
 def _lines(value: Any, indent: str) -> str:

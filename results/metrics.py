@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from results import batches, interval, rates, series, validity
+from results import batches, interval, machine, protocol, rates, series, validity
 from results.cell import Cell
-from results.columns import UNTOLD, Columns, Floats, columns, of_phase, text
+from results.columns import UNTOLD, Columns, Floats, Ints, columns, number, of_phase, text
+from results.direction import OF_REQUESTS
 from results.evidence import Evidence
 from results.figure import Figure, Summary
 from results.pool import pool
@@ -41,19 +42,24 @@ def summarise(
     rows = columns(table) if rows is None else rows
     window = (evidence.opened, evidence.closed) if evidence else None
     finished = point.status == "finished"
+    samples = point.samples() if finished else None
     return Summary(
         cell=point.cell,
         status=point.status,
         reason=point.reason,
         repeats=1,
         provenance=evidence.observed.provenance if evidence else None,
-        problems=_problems(point, table, rows) if finished else (),
+        problems=_problems(point, table, rows, samples) if finished else (),
         figures=figures(
             rows, point.cell, window, primed=_primed(table, window), intervals=intervals
         ),
         ranks=by_rank(table),
         failures=_failures(table),
-        remarks=tuple(_remarks(evidence)),
+        remarks=(
+            *_remarks(evidence),
+            *protocol.remarks(table, evidence),
+            *machine.remarks(samples, evidence, _tokens(table)),
+        ),
     )
 
 
@@ -91,8 +97,15 @@ def _primed(table: pa.Table, window: Window | None) -> bool:
     return window is not None and bool((columns(table, "primer").closed > window[0]).any())
 
 
-def _problems(point: RunPoint, table: pa.Table, rows: Columns) -> tuple[str, ...]:
-    return validity.problems(table, point.cell, point.evidence, point.samples(), rows)
+def _problems(
+    point: RunPoint, table: pa.Table, rows: Columns, samples: pa.Table | None
+) -> tuple[str, ...]:
+    return validity.problems(table, point.cell, point.evidence, samples, rows)
+
+
+def _tokens(table: pa.Table) -> float:
+    """The output tokens of the window."""
+    return float(np.nansum(number(of_phase(table), "output_tokens")))
 
 
 def figures(
@@ -110,6 +123,33 @@ def figures(
     resample = interval.unasked()
     if intervals:
         resample = interval.resample(rows.tree, rows.sent, cell.seed)
+    result = _times(rows, resample)
+    result |= rates.figures(rows, cell, window, resample, primed=primed)
+    result |= _caches(rows, resample)
+    result |= _counts(rows) | {"failed_share": _failed(rows, resample)}
+    if cell.load.get("kind") == "open":
+        result |= _arrivals(rows, cell.load)
+    if cell.workload.get("kind") == "batch":
+        result |= batches.figures(rows, cell, resample)
+    return result
+
+
+def of_requests(
+    rows: Columns, sessions: Ints, window: Window | None, seed: int, *, intervals: bool = True
+) -> Mapping[str, Figure]:
+    """The figures that say something of these requests, and nothing of the window's time.
+
+    `sessions` names the session of each. They are those of direction.OF_REQUESTS.
+    """
+    resample = interval.resample(sessions, rows.sent, seed) if intervals else interval.unasked()
+    result = _times(rows, resample) | _caches(rows, resample)
+    if window is not None and window[1] > window[0] and len(rows.ok):
+        result["output_rate_per_user"] = rates.per_user(rows, window, resample)
+    return {name: figure for name, figure in result.items() if name in OF_REQUESTS}
+
+
+def _times(rows: Columns, resample: interval.Resample) -> dict[str, Figure]:
+    """What is measured once a request or a piece, and the speeds that follow."""
     result: dict[str, Figure] = {}
     for one in series.series(rows):
         result |= series.figures(one, resample)
@@ -117,14 +157,19 @@ def figures(
         result[f"interactivity.{statistic}"] = series.inverted(result[f"tpot.{statistic}"])
         normal = series.inverted(result[f"norm_e2el.{statistic}"])
         result[f"norm_interactivity.{statistic}"] = normal
-    result |= rates.figures(rows, cell, window, resample, primed=primed)
-    result |= _caches(rows, resample)
-    result |= _counts(rows)
-    if cell.load.get("kind") == "open":
-        result |= _arrivals(rows, cell.load)
-    if cell.workload.get("kind") == "batch":
-        result |= batches.figures(rows, cell, resample)
     return result
+
+
+def _failed(rows: Columns, resample: interval.Resample) -> Figure:
+    """Of the requests that succeeded or failed, those that failed."""
+    ended = np.flatnonzero(rows.ok | rows.failed)
+    if not len(ended):
+        return Figure(value=None, unit="share", n=0, reason="no request ended")
+    failed = rows.failed[ended].astype(np.float64)
+    if not failed.any():
+        reason = "none failed, so nothing tells how much that varies"
+        return Figure(value=0.0, unit="share", n=len(ended), doubt=reason)
+    return rates.share(failed, np.ones(len(ended)), ended, resample)
 
 
 def _counts(rows: Columns) -> dict[str, Figure]:

@@ -29,7 +29,8 @@ class Requests:
 
     `keys` name session, stream, turn and unsalted prompt; `shapes` the same without the prompt's
     content, which a repeat of the same trace shares. `values` are logarithms, NaN where a request
-    has none; `input` is what the server told, NaN where it did not.
+    has none; `input` is what the server told, NaN where it did not. `rows` are their places among
+    the rows of the window, the first where one was sent several times.
     """
 
     keys: Keys
@@ -37,6 +38,7 @@ class Requests:
     sessions: Keys
     input: Floats
     values: Mapping[str, Floats]
+    rows: Ints
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -98,6 +100,7 @@ def requests(table: pa.Table, rows: Columns | None = None) -> Requests:
             sessions=session,
             input=number(window, "input_tokens"),
             values=values,
+            rows=kept,
         )
     )
 
@@ -113,6 +116,7 @@ def joined(runs: Sequence[Requests]) -> Requests:
             sessions=np.concatenate([run.sessions for run in runs]),
             input=np.concatenate([run.input for run in runs]),
             values={name: np.concatenate([run.values[name] for run in runs]) for name in REQUESTS},
+            rows=np.concatenate([run.rows for run in runs]),
         )
     )
 
@@ -139,6 +143,24 @@ def pair(base: Requests, other: Requests) -> Pairs:
         apart=len(apart),
         told=example,
     )
+
+
+def common(runs: Sequence[Requests]) -> Keys:
+    """The keys that every one of the runs has, in order."""
+    found = np.sort(min(runs, key=len).keys)
+    for run in runs:
+        ordered = np.sort(run.keys)
+        place = np.minimum(np.searchsorted(ordered, found), max(0, len(ordered) - 1))
+        found = found[ordered[place] == found] if len(ordered) else ordered
+    return found
+
+
+def among(keys: Keys, ordered: Keys) -> Mask:
+    """Which of the keys are among these, which are in order."""
+    if not len(ordered):
+        return np.zeros(len(keys), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return np.asarray(ordered[place] == keys, dtype=np.bool_)
 
 
 def distinct(keys: Keys) -> Keys:
@@ -174,6 +196,7 @@ def _once(rows: Requests) -> Requests:
         sessions=rows.sessions[first],
         input=_means(rows.input, place, len(keys)),
         values={name: _means(logs, place, len(keys)) for name, logs in rows.values.items()},
+        rows=rows.rows[first],
     )
 
 

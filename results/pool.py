@@ -13,6 +13,9 @@ from results.ranks import added
 FEWEST_RUNS = 3
 """With two runs Student's factor is 12.7: the interval would say nothing."""
 
+EQUAL = 1e-9
+"""By no larger share do runs differ that differ in the order of their sums alone."""
+
 COUNTS = frozenset(
     ("requests", "ok", "failed", "cut", "unsent", "sessions", "input_tokens", "output_tokens")
 )
@@ -107,6 +110,6 @@ def _doubt(values: Sequence[float]) -> str | None:
     """Why these runs give no interval; None where they do."""
     if len(values) < FEWEST_RUNS:
         return f"too few runs for an interval ({len(values)}, needs {FEWEST_RUNS})"
-    if len(set(values)) == 1:
+    if max(values) - min(values) <= EQUAL * max(map(abs, values)):
         return "the runs are identical, and say nothing of the spread between runs"
     return None

@@ -67,7 +67,7 @@ def figures(
         "computed_prefill_rate": rate(computed, window, "tok/s"),
         "cached_rate": rate(cached, window, "tok/s"),
         "total_rate": rate(_joined(output, prompts), window, "tok/s"),
-        "output_rate_per_user": _per_user(rows, window, resample),
+        "output_rate_per_user": per_user(rows, window, resample),
     }
     for name in ("output_rate", "total_rate"):
         result[f"{name}_per_gpu"] = per_gpu(result[name], cell.gpus)
@@ -165,7 +165,7 @@ def _joined(one: Flow, other: Flow) -> Flow:
     )
 
 
-def _per_user(rows: Columns, window: Window, resample: interval.Resample) -> Figure:
+def per_user(rows: Columns, window: Window, resample: interval.Resample) -> Figure:
     """Tokens after each first piece for a second of decoding, both inside the window."""
     pieces = rows.pieces
     later = rows.counted[pieces.row] & (pieces.ordinal > 0) & inside(pieces.stamp, window)

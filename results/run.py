@@ -13,18 +13,21 @@ from results.errors import FolderError, InputError
 from results.evidence import Evidence, Observed, Protocol
 from results.figure import Figure
 from results.folder import STATUSES, run_id
+from results.tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kept:
     """What a baseline file keeps of a point.
 
-    `means` are the mean logarithms of what each request has; `rows` are there where all are kept.
+    `means` are the mean logarithms of what each request has; `rows` are there where all are kept,
+    else `tokens` are those of a few messages.
     """
 
     figures: Mapping[str, Figure]
     means: Mapping[str, float]
     rows: pa.Table | None = None
+    tokens: Tokens | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,16 @@ class Run:
     environment: Mapping[str, Any]
     points: tuple[RunPoint, ...]
     planned: tuple[str, ...]
+
+
+def identity(run: Run) -> str:
+    """What a run has in common with its copies alone, whatever their folders are called.
+
+    Simulated runs repeat to the byte, so theirs alone may be alike and not the same.
+    """
+    told = [point.evidence.observed.provenance for point in run.points if point.evidence]
+    repeats = bool(told) and set(told) == {"simulated"}
+    return f"{run.path.name} {run.run_id}" if repeats else run.run_id
 
 
 def read(path: Path) -> Run:

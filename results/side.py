@@ -12,7 +12,8 @@ from results.run import Run, RunPoint, read
 class Side:
     """Points that stand on one side of a comparison, and the run folders they lie in.
 
-    Several folders may make up one side. `points` are in the order of their folders and plans.
+    Several folders may make up one side, each counted once however its path is spelled. `points`
+    are in the order of their folders and plans.
     """
 
     name: str
@@ -35,9 +36,10 @@ def side(written: Sequence[str]) -> Side:
     points: list[RunPoint] = []
     for each in written:
         path, asked = _split(each)
-        run = read_runs.setdefault(path, read(path))
+        known = read_runs.get(path.resolve())
+        run = read_runs[path.resolve()] = known or read(path)
         points += of_arm(run, asked) if asked else run.points
-    kept = {point.path: point for point in points}
+    kept = {point.path.resolve(): point for point in points}
     return Side(name=" ".join(written), runs=tuple(read_runs.values()), points=tuple(kept.values()))
 
 

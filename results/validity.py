@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from results import machine, protocol
 from results.batches import batch_windows
 from results.cell import Cell
 from results.columns import Columns, Mask, columns, number, of_phase, text
@@ -46,7 +48,7 @@ def problems(
     """
     table = of_phase(rows)
     window = columns(rows) if window is None else window
-    observed = (*_observed(cell, evidence), *_foreign(rows, cell))
+    observed = (*_observed(cell, evidence), *_foreign(rows, cell), *_twice(rows))
     if not window.ok.any():
         return (*observed, *overload(window))
     simulated = evidence is not None and evidence.observed.provenance == "simulated"
@@ -59,7 +61,9 @@ def problems(
         *_impossible(table, window),
         *_apart(table, window, cell),
         *_beside(rows, window),
+        *protocol.shortfalls(table, window, evidence),
         *(disagreements(rows, samples) if samples is not None else ()),
+        *(machine.compiled(samples, evidence) if samples is not None and evidence else ()),
     )
 
 
@@ -75,7 +79,9 @@ def _observed(cell: Cell, evidence: Evidence | None) -> Iterator[str]:
         if name not in observed.features:
             yield f"{name}: asked for {asked}, and nothing shows what it was"
         elif observed.features[name] != asked:
-            yield f"{name}: asked for {asked}, observed {observed.features[name]}"
+            proof = f": {observed.proofs[name]}" if name in observed.proofs else ""
+            yield f"{name}: asked for {asked}, observed {observed.features[name]}{proof}"
+    yield from observed.faults
 
 
 def overload(rows: Columns) -> Iterator[str]:
@@ -169,6 +175,15 @@ def _foreign(rows: pa.Table, cell: Cell) -> Iterator[str]:
     """Where rows belong to another point."""
     if foreign := int((text(rows, "point") != cell.id).sum()):
         yield f"{foreign} of {rows.num_rows} rows belong to another point: the folder was changed"
+
+
+def _twice(rows: pa.Table) -> Iterator[str]:
+    """Where a request stands in more than one row."""
+    if again := rows.num_rows - pc.count_distinct(rows["request_id"]).as_py():
+        yield (
+            f"{again} of {rows.num_rows} rows have the request id of another one: the folder was "
+            "changed"
+        )
 
 
 def _client_bound(rows: Columns, evidence: Evidence | None) -> Iterator[str]:

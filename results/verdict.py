@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-from results.contrast import IDENTICAL, LEVEL
+from results.contrast import FEW, LEVEL
 from results.effect import Effect
 
 Verdict = Literal["better", "worse", "same", "inconclusive", "invalid"]
@@ -65,6 +65,7 @@ class Judgement:
     and `more_runs` how many are missing; both None where none is asked for, or where no number of
     runs would do. `gated` says whether a rule named the metric; all others are exploratory.
     `adjusted` is the p-value that Holm's rule makes of the effect's over all gated metrics.
+    `stated` is the margin as it was stated.
     """
 
     effect: Effect
@@ -76,17 +77,24 @@ class Judgement:
     runs_needed: int | None = None
     more_runs: int | None = None
     adjusted: float | None = None
+    stated: Margin = Margin()
 
 
 def judge(
     effect: Effect, margin: Margin, *, floor: float | None = None, gated: bool = False
 ) -> Judgement:
     """What the effect says when held against the margin, all by itself."""
-    share = margin.of(effect.base or 0.0, floor)
+    share = margin.of(effect.scale, floor)
     verdict, reason = _verdict(effect, share, effect.p)
     return _whole(
         Judgement(
-            effect=effect, margin=share, verdict=verdict, gate=None, reason=reason, gated=gated
+            effect=effect,
+            margin=share,
+            verdict=verdict,
+            gate=None,
+            reason=reason,
+            gated=gated,
+            stated=margin,
         )
     )
 
@@ -136,6 +144,18 @@ def _adjusted(one: Judgement, p: float | None) -> Judgement:
 
 
 def _verdict(effect: Effect, margin: float | None, p: float | None) -> tuple[Verdict, str]:
+    """By the precedence of docs/verdicts.md, and with nothing good of what is in doubt."""
+    verdict, reason = _seen(effect, margin, p)
+    change = effect.worsening
+    if effect.doubt is None or change is None or margin is None or _unjudged(effect, margin):
+        return verdict, reason
+    good = verdict in {"same", "better"} or (verdict == "inconclusive" and change[2] < margin)
+    if good or (verdict == "worse" and effect.doubted_either_way):
+        return "inconclusive", effect.doubt
+    return verdict, reason
+
+
+def _seen(effect: Effect, margin: float | None, p: float | None) -> tuple[Verdict, str]:
     """By the precedence of docs/verdicts.md; what is invalid was found before."""
     change = effect.worsening
     if (reason := _unjudged(effect, margin)) or change is None or margin is None:
@@ -145,11 +165,13 @@ def _verdict(effect: Effect, margin: float | None, p: float | None) -> tuple[Ver
         certain = ", though it is not nothing" if low > 0 or high < 0 else ""
         return "same", f"the whole interval lies within the margin{certain}"
     if low <= 0 <= high:
-        return "inconclusive", "the interval holds no change, and as much as the margin"
+        return "inconclusive", "it may not have changed at all, or by as much as the margin"
     if abs(point) <= margin / 2:
-        return "inconclusive", "it changed by half the margin at most, and perhaps by all of it"
+        return "inconclusive", (
+            "it did change, most likely by less than half the margin, but perhaps by all of it"
+        )
     if p is not None and p >= 1 - LEVEL:
-        return "inconclusive", "of so many gated metrics one shows as much by chance"
+        return "inconclusive", "with so many rules, chance alone makes one look as bad or as good"
     verdict: Verdict = "worse" if low > 0 else "better"
     return verdict, f"it is {verdict}, by more than chance and by more than half the margin"
 
@@ -159,7 +181,8 @@ def _unjudged(effect: Effect, margin: float | None) -> str | None:
     if effect.worsening is None:
         return effect.reason
     if effect.how == "one pair":
-        return "one pair of runs says nothing of the spread between runs"
+        alone = "with one pair of runs, nothing tells how much runs vary"
+        return alone if effect.runs == (1, 1) else FEW
     if margin is None:
         return "no margin is known: state one, or calibrate where it is a multiple of the noise"
     return None
@@ -167,23 +190,28 @@ def _unjudged(effect: Effect, margin: float | None) -> str | None:
 
 def _whole(one: Judgement) -> Judgement:
     """With what a gate makes of it, and how many runs would decide it."""
-    needed = _needed(one) if one.verdict == "inconclusive" else None
-    more = None if needed is None else max(0, needed - min(one.effect.runs))
     gate = _gate(one) if one.gated else None
-    return replace(one, gate=gate, runs_needed=needed, more_runs=more)
+    needed = _needed(one) if "inconclusive" in {one.verdict, gate} else None
+    more = None if needed is None else max(0, needed - min(one.effect.runs))
+    reason = one.reason
+    if one.verdict == "worse" and gate == "inconclusive":
+        reason = "it is worse, though by less than the margin as far as these runs tell"
+    return replace(one, gate=gate, reason=reason, runs_needed=needed, more_runs=more)
 
 
 def _gate(one: Judgement) -> Gate:
-    """Whether it is no worse than the margin."""
+    """Whether it is no worse than the margin: what is worse fails where its point lies beyond."""
+    change = one.effect.worsening
     if one.verdict == "worse":
-        return "fail"
+        beyond = change is None or one.margin is None or change[0] > one.margin
+        return "fail" if beyond else "inconclusive"
     if one.verdict in {"same", "better"} or _not_inferior(one):
         return "pass"
     return "inconclusive"
 
 
 def _not_inferior(one: Judgement) -> bool:
-    if _unjudged(one.effect, one.margin) or one.margin is None:
+    if _unjudged(one.effect, one.margin) or one.margin is None or one.effect.doubt:
         return False
     change = one.effect.worsening
     return change is not None and change[2] < one.margin
@@ -192,7 +220,9 @@ def _not_inferior(one: Judgement) -> bool:
 def _needed(one: Judgement) -> int | None:
     """Runs x (half width / target)^2, target = margin - max(point, 0); None: not reachable."""
     runs, change = min(one.effect.runs), one.effect.worsening
-    if one.effect.reason == IDENTICAL:
+    if one.effect.doubt and one.reason == one.effect.doubt:
+        return None
+    if one.effect.how == "no spread":
         # More runs of an engine without noise would be identical too.
         return None
     if one.effect.how == "one pair" or (one.effect.ratio is not None and change is None):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness.endpoint import Endpoint
 from harness.point import Point
 from results.errors import UnsupportedError
 from suites.plan import Plan, estimate
@@ -32,7 +33,8 @@ class Description:
     """A row a point, what starting each arm would do, line by line, and totals.
 
     `seconds` sums what can be guessed, `unknown` counts the points whose time cannot; `simulated`
-    is the virtual time that is sure to pass, `servers` the number of real servers to start.
+    is the virtual time that is sure to pass, `servers` the number of real servers to start and
+    `warmups` how often a real one is warmed up, whoever started it.
     """
 
     rows: tuple[Row, ...]
@@ -41,20 +43,23 @@ class Description:
     unknown: int
     simulated: float
     servers: int
+    warmups: int
 
 
 def describe(plan: Plan) -> Description:
     """What the plan comes to; nothing is started."""
     times = [estimate(point) for point in plan.points]
     rows = [_row(point, seconds) for point, seconds in zip(plan.points, times, strict=True)]
-    clocks = [point.deployment.engine.clock for point in plan.points]
+    engines = [point.deployment.engine for point in plan.points]
+    real = [engine for engine in engines if engine.clock == "wall"]
     return Description(
         rows=tuple(rows),
         starts=dict(_starts(plan)),
         seconds=sum(seconds for seconds in times if seconds is not None),
         unknown=times.count(None),
         simulated=sum(map(_simulated, plan.points)),
-        servers=clocks.count("wall"),
+        servers=sum(not isinstance(engine, Endpoint) for engine in real),
+        warmups=sum(p.deployment.engine.clock == "wall" and p.load.warmup > 0 for p in plan.points),
     )
 
 

@@ -34,12 +34,15 @@ def print_json(value: dict[str, Any]) -> None:
 @contextmanager
 def sentences() -> Iterator[None]:
     """Turns our errors into one sentence and an exit code."""
+    from reports.notation import harmless, harmless_lines
     from results.errors import InputError, PacelineError
 
     try:
         yield
     except PacelineError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        # Lines of a name must not pass for lines of ours.
+        told = harmless_lines(str(error)).replace("\n", "\n    ")
+        print(f"Error: {told}", file=sys.stderr)
         bad_input = isinstance(error, InputError)
         raise typer.Exit(Exit.BAD_INPUT if bad_input else Exit.INCOMPLETE) from None
     except KeyboardInterrupt:
@@ -48,6 +51,6 @@ def sentences() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
+        place = f"{harmless(str(error.filename))}: " if error.filename else ""
         print(f"Error: {place}{error.strerror or error}", file=sys.stderr)
         raise typer.Exit(Exit.INCOMPLETE) from None

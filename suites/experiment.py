@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints
 
+from harness.deepinfer.engine import DeepInfer
 from harness.endpoint import Endpoint
 from harness.engine import Deployment, Replay
 from harness.load import Closed, Load
@@ -29,7 +30,7 @@ from workloads.growing import Growing
 from workloads.profile import PROFILES, Profile
 from workloads.single import Single
 
-Engines = SimulatedEngine | Endpoint | Vllm
+Engines = SimulatedEngine | Endpoint | Vllm | DeepInfer
 Workloads = AgentX | Batch | Growing | Single
 Loads = Load
 """The kinds that a suite may name."""
@@ -81,10 +82,7 @@ def read(
         for key, value in _timed(written).items()
         if key in read_axes
     }
-    _replayable(axes, path, problems)
-    points = prod(map(len, axes.values()))
-    if points > grid.POINTS:
-        problems.append(grid.too_large(path, f"{points:,}"))
+    _possible(axes, path, problems)
     if len(problems) > before:
         return None
     point = partial(Point, experiment=name, objectives=aims, suite_seed=seed)
@@ -98,32 +96,42 @@ def read(
 
 
 def _timed(written: dict[Any, Any]) -> dict[Any, Any]:
-    """The mapping with the times of its workload's profile in every closed load without an end."""
-    profile, load = _profile(written.get("workload")), written.get("load")
-    if profile is None:
+    """The mapping with the times of its workload's profiles in every closed load without them."""
+    profiles, load = _profiles(written.get("workload")), written.get("load")
+    if not profiles:
         return written
-    timed = [_with_times(one, profile) for one in (load if isinstance(load, list) else [load])]
+    times: dict[str, Any] = {"warmup": 0}
+    for name in ("duration", "grace"):
+        if len({getattr(profile, name) for profile in profiles}) == 1:
+            times[name] = getattr(profiles[0], name)
+    timed = [_with_times(one, times) for one in (load if isinstance(load, list) else [load])]
     return {**written, "load": timed if isinstance(load, list) else timed[0]}
 
 
-def _profile(workload: Any) -> Profile | None:
-    """The profile that all workloads name, if they name one."""
-    mappings = workload if isinstance(workload, list) else [workload]
-    named = [one.get("profile") if isinstance(one, dict) else None for one in mappings]
-    one = named[0] if named else None
-    return PROFILES.get(one) if isinstance(one, str) and named.count(one) == len(named) else None
+def _profiles(workload: Any) -> list[Profile]:
+    """The profiles that the workloads name; none where any workload names none."""
+    found = []
+    for one in workload if isinstance(workload, list) else [workload]:
+        named = one.get("profile") if isinstance(one, dict) else None
+        for name in named if isinstance(named, list) else [named]:
+            if not isinstance(name, str) or name not in PROFILES:
+                return []
+            found.append(PROFILES[name])
+    return found
 
 
-def _with_times(load: Any, profile: Profile) -> Any:
+def _with_times(load: Any, times: dict[str, Any]) -> Any:
     if not isinstance(load, dict) or load.get("kind") != "closed":
         return load
-    times = {"duration": profile.duration, "grace": profile.grace, "warmup": 0}
     # A number of sessions is refused, and with a duration of its own it would not be seen why.
     return load if "sessions" in load else {**times, **load}
 
 
-def _replayable(axes: dict[str, list[Any]], path: reading.Path, problems: list[Problem]) -> None:
-    """Adds a problem where a profile meets a load that is none of its kind."""
+def _possible(axes: dict[str, list[Any]], path: reading.Path, problems: list[Problem]) -> None:
+    """Adds problems where the grid is too large, or a profile meets a load not of its kind."""
+    points = prod(map(len, axes.values()))
+    if points > grid.POINTS:
+        problems.append(grid.too_large(path, f"{points:,}"))
     named = [one.profile for one in axes.get("workload", []) if isinstance(one, AgentX)]
     profile = next(filter(None, named), None)
     for load in axes.get("load", []) if profile else []:

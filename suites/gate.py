@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reports.account import Account, account
+from reports.command import judging
 from reports.notation import counted
 from results import calibration as noises
 from results import ledger
@@ -13,8 +14,10 @@ from results.baseline import KEEPS, baseline
 from results.calibration import Calibration
 from results.comparability import differences
 from results.comparison import EXPLORED, compare
+from results.copies import counted_once
 from results.errors import FolderError, InputError
-from results.run import Run, read
+from results.origin import check_cells, check_makers
+from results.run import Run, identity, read
 from results.side import Side, within
 from results.verdict import Margin, Rule
 from suites import rules as written_rules
@@ -69,7 +72,15 @@ def gated(
             raise InputError(f"{one.name} holds no point that has begun: run it first")
     _not_itself(base, other)
     known = _known(calibration)
-    return _account(base, other, asked, known, factors=factors, allow=allow)
+    found = _account(base, other, asked, known, factors=factors, allow=allow)
+    options: dict[str, Sequence[object]] = {
+        "baseline": baseline,
+        "rules": [rules] if rules else [],
+        "calibration": [calibration] if calibration else [],
+        "factor": factors,
+        "allow": allow,
+    }
+    return replace(found, confirm=(*found.confirm, judging(other, options)))
 
 
 def rules_for(side: Side, path: Path | None) -> tuple[Rule, ...]:
@@ -120,7 +131,10 @@ def remembered(
     old = ledger.read(path) if update else None
     keeps = keeps or (old.keeps if old else KEEPS)
     named = [path for folder in folders for path in ledger.runs_in(folder)]
-    made = baseline([read(folder) for folder in named], keeps=keeps, old=old)
+    added = [read(folder) for folder in named]
+    check_makers(added, "a baseline")
+    made = baseline(added, keeps=keeps, old=old)
+    check_cells(made.runs)
     ledger.write(path, made)
     known = [run.path.name for run in old.runs] if old else []
     names = [run.path.name for run in made.runs]
@@ -129,7 +143,8 @@ def remembered(
     requests = whole if made.paired else "no single requests"
     said = f"{path} holds {counted(len(names), 'run')} of {made.suite} and {requests}"
     dropped = f"; it keeps the {keeps} newest, so these left it: {', '.join(gone)}"
-    return said + dropped * bool(gone)
+    again = f"; {counted_once(made.copies, len(names))}" if made.copies else ""
+    return said + dropped * bool(gone) + again
 
 
 def calibrated(
@@ -168,6 +183,8 @@ def calibrated(
 def _halves(written: Sequence[str]) -> tuple[Side, Side]:
     """The two sides that are one engine twice."""
     if len(written) > 1:
+        if len({Path(each).resolve() for each in written}) < len(written):
+            raise InputError("calibrate: a run is named twice: name each run once")
         return ledger.side(written[::2]), ledger.side(written[1::2])
     whole = ledger.side(written)
     if len(whole.arms) == 2:
@@ -213,17 +230,16 @@ def _known(path: Path | None) -> Calibration | None:
 
 
 def _not_itself(base: Side, other: Side) -> None:
-    """Raises InputError where a run is on both sides: it always is as good as itself."""
-    known: dict[str, Run] = {_name(run): run for run in base.runs}
+    """Raises InputError where a run is on both sides: it always is as good as itself.
+
+    A copy under another name is the same run.
+    """
+    known: dict[str, Run] = {identity(run): run for run in base.runs}
     for run in other.runs:
-        same = known.get(_name(run))
+        same = known.get(identity(run))
         shared = {point.cell.id for point in base.points} & {p.cell.id for p in other.points}
         if same is not None and shared:
             raise InputError(
                 f"{run.path} is part of the baseline ({same.path}) and always as good as itself: "
                 "gate a run that was made later"
             )
-
-
-def _name(run: Run) -> str:
-    return f"{run.path.name} {run.run_id}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.load import Closed, Load, Open, Recorded
 from harness.point import Point
+from results.origin import Maker
 from suites.suite import Suite
 from workloads.prompt import seed_of
 from workloads.session import Workload
@@ -17,7 +18,8 @@ from workloads.session import Workload
 class Plan:
     """Points in running order, and what the user asked for to have them.
 
-    `gate` holds the suite's rules as they are written; like `overrides` it is no part of the hash.
+    `gate` holds the suite's rules as they are written, `maker` is the command that begins the run;
+    like `overrides` they are no part of the hash.
     """
 
     suite: str
@@ -25,6 +27,7 @@ class Plan:
     suite_path: str
     overrides: tuple[str, ...] = ()
     gate: Mapping[str, Any] = field(default_factory=dict)
+    maker: Maker = "run"
 
     @property
     def hash(self) -> str:
@@ -39,6 +42,7 @@ class Plan:
             "suite_path": self.suite_path,
             "overrides": list(self.overrides),
             "gate": dict(self.gate),
+            "maker": self.maker,
             "points": [point.facts() for point in self.points],
         }
 

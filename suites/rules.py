@@ -18,7 +18,9 @@ EXAMPLE = "no worse than 5 % and 20 ms"
 
 PATTERN = re.compile(r"no worse than (\S.*)")
 
-_MARGIN = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})?)(?P<noise> ?x noise)?(?: ?(?P<unit>\D+))?")
+_MARGIN = re.compile(
+    r"(?P<number>\d{1,9}(?:\.\d{1,9})?)(?P<noise> ?x noise)?(?: ?(?P<unit>\D+))?", re.ASCII
+)
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 _UNITS = {
@@ -29,16 +31,18 @@ _UNITS = {
 
 
 def load(path: Path, experiments: Collection[str] | None = None) -> tuple[Rule, ...]:
-    """The rules in a file: a mapping of them, or a suite that has a `gate`.
+    """The rules in a file: a mapping of them, alone or under `gate`, or a suite that has a `gate`.
 
     Raises InputError with a line for each thing that is wrong. `experiments` are those there are.
     """
     tree, problems = reading.read(reading.contents(path), str(path))
+    names = experiments or ()
     is_suite = isinstance(tree, dict) and "experiments" in tree
     if is_suite and KEY not in tree:
         raise InputError(f"{path}: {KEY}: expected rules, got no such key: add {KEY}: {_example()}")
-    where = (KEY,) if is_suite else ()
-    rules = read(tree[KEY] if is_suite else tree, where, problems, experiments)
+    # An experiment may be called so too.
+    inside = is_suite or (isinstance(tree, dict) and [*tree] == [KEY] and KEY not in names)
+    rules = read(tree[KEY] if inside else tree, (KEY,) if inside else (), problems, experiments)
     if problems:
         raise InputError("\n".join(_line(path, problem) for problem in problems))
     return rules
@@ -139,12 +143,21 @@ def _part(metric: str, part: str) -> tuple[str, float]:
     if match["noise"] and unit is None:
         return "noise", number
     if unit == "%":
-        return "relative", number / 100
+        return "relative", _share(metric, number)
     units = _units(metric)
     if unit not in units or match["noise"]:
         got = f"got {unit.strip()}" if unit else "no unit was stated"
         raise ValueError(f"{metric} is in {listed(['%', *units, 'x noise'])}, and {got}")
     return "absolute", number * units[unit]
+
+
+def _share(metric: str, percents: float) -> float:
+    """A share of the baseline. Raises ValueError where a rule by it would hardly ever fail."""
+    whole = DIRECTIONS[metric].better == "higher" and percents == 100
+    if whole or percents > 100:
+        most = "less than 100 %, since it cannot fall by more" if whole else "100 % at most"
+        raise ValueError(f"write {most}, or the rule passes whatever comes")
+    return percents / 100
 
 
 def _units(metric: str) -> dict[str, float]:

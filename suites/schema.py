@@ -25,7 +25,7 @@ _DESCRIPTIONS = {
     "experiments": "One question each: a grid over engine, deployment, workload and load.",
     "gate": "By how much metrics may be worse than a baseline, for all experiments or for one.",
     "name": "What the experiment is called.",
-    "topology": "How the model lies on GPUs: TP4, DEP2, DEP32, TP2xPP3.",
+    "topology": "How the model lies on GPUs: TP4, DEP2, TP2xPP3; prefill+decode: 4xDEP2+1xDEP32.",
     "replay": "SWA bounded replay: off, on without graphs for it, or on.",
     "pinned": "Whether a session stays on the rank where it began.",
     "flags": "Arguments for the engine's own command line.",
@@ -34,7 +34,9 @@ _DESCRIPTIONS = {
 }
 
 
-_TOPOLOGY = {"type": "string", "pattern": r"^(TP|PP|DP|DEP)[1-9]\d*(x(TP|PP|DP|DEP)[1-9]\d*)*$"}
+_SHAPE = r"(TP|PP|DP|DEP)[1-9]\d*(x(TP|PP|DP|DEP)[1-9]\d*)*"
+_POOL = rf"([1-9]\d*x)?{_SHAPE}"
+_TOPOLOGY = {"type": "string", "pattern": rf"^({_SHAPE}|{_POOL}\+{_POOL})$"}
 
 _RULE = {"type": "string", "pattern": f"^{rules.PATTERN.pattern}$"}
 

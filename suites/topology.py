@@ -9,6 +9,7 @@ from suites.reading import Path, Problem, one_line
 from suites.words import nearest, quoted
 
 MOST_GPUS = 1_000_000
+LONGEST = 80
 
 _KINDS = ("TP", "PP", "DP", "DEP")
 _MEANT = {"": "TP", "EP": "DEP"}
@@ -17,7 +18,7 @@ _MEANT = {"": "TP", "EP": "DEP"}
 
 def read(written: Any, path: Path, problems: list[Problem]) -> Topology | None:
     """The topology of that name; None, and a problem, where there is none or it is absurd."""
-    name = str(written)[:40]
+    name = str(written)[:LONGEST]
     try:
         made = parse(name)
     except InputError as error:
@@ -32,14 +33,23 @@ def read(written: Any, path: Path, problems: list[Problem]) -> Topology | None:
 
 def _nearest(name: str) -> str | None:
     """The topology that was probably meant: `TP4` for `tp4`, `TPP4` and `4`, `DEP4` for `EP4`."""
+    first, *others = re.sub(r"[\s_=:-]", "", name.upper()).split("+")
+    pools = [_degrees(pool, counted=bool(others)) for pool in (first, *others)]
+    try:
+        return None if None in pools else parse("+".join(filter(None, pools))).name
+    except InputError:
+        return None
+
+
+def _degrees(pool: str, *, counted: bool) -> str | None:
+    """The degrees of one pool, or of all, as they are rightly written; first its count, if any."""
+    first, *others = pool.split("X")
+    count = [first] if counted and others and re.fullmatch(r"[1-9]\d*", first) else []
     parts = []
-    for part in re.sub(r"[\s_=:-]", "", name.upper()).split("X"):
+    for part in others if count else (first, *others):
         match = re.fullmatch(r"([A-Z]*)([1-9]\d*)", part)
         kind = _MEANT.get(match[1]) or nearest(match[1], _KINDS) if match else None
         if not match or not kind:
             return None
         parts.append(f"{kind}{match[2]}")
-    try:
-        return parse("x".join(parts)).name
-    except InputError:
-        return None
+    return "x".join(count + parts)

@@ -8,8 +8,12 @@ from suites.plan import Plan, plan
 from suites.suite import Suite
 from suites.words import listed
 
-FEWEST = 4
-"""Runs of each of the two, at least: with fewer their spread is a guess."""
+FEWEST = 6
+"""Runs of each of the two, at least.
+
+With fewer their spread is a guess, and there are too few ways to name them for one false alarm in
+twenty to be seen.
+"""
 
 AGAIN = "again"
 """What is added to the engine's name where it runs for the second time."""
@@ -28,6 +32,7 @@ def twice(suite: Suite, words: str | None = None) -> Plan:
     return replace(
         whole,
         suite=f"{suite.name}-calibration",
+        maker="calibrate",
         points=tuple(replace(point, position=n) for n, point in enumerate(ordered)),
     )
 

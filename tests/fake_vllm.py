@@ -41,8 +41,7 @@ class Answers(BaseHTTPRequestHandler):
             case "/metrics":
                 self.say(200, metrics().encode())
             case "/server_info":
-                sizes = {f"{kind}_parallel_size": 1 for kind in ("tensor", "pipeline", "data")}
-                self.say(200, json.dumps({"vllm_config": {"parallel_config": sizes}}).encode())
+                self.say(200, json.dumps({"vllm_config": configuration()}).encode())
             case "/version":
                 self.say(200, b'{"version": "fake"}')
             case _:
@@ -100,6 +99,31 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+def configuration() -> dict[str, dict[str, object]]:
+    """What the front end believes: like vLLM's, it knows nothing of the engine core's graphs."""
+    sizes = {f"{kind}_parallel_size": 1 for kind in ("tensor", "pipeline", "data")}
+    seats = option("--fake-sequences", option("--max-num-seqs", "64"))
+    captured = int(option("--max-cudagraph-capture-size", "512"))
+    return {
+        "parallel_config": sizes,
+        "cache_config": {"swa_bounded_replay": "--no-swa-bounded-replay" not in sys.argv},
+        "scheduler_config": {"max_num_seqs": int(seats)},
+        "compilation_config": {"max_cudagraph_capture_size": captured},
+        "model_config": {"hf_token": "hf_secret"},
+    }
+
+
+def told() -> None:
+    """The lines of a start that prove what runs."""
+    core = "(EngineCore pid=7) INFO 11-30 06:00:00 [model.py:1]"
+    print(core, "Using DeepSeek's fp8_ds_mla KV cache format.")
+    if "--no-swa-bounded-replay" not in sys.argv and "--fake-no-replay" not in sys.argv:
+        print(core, "Decoder SWA bounded replay: in eager prefill steps, layer 20 writes its KV")
+        if "--compilation-config" not in sys.argv and "-cc" not in sys.argv:
+            print(core, "Capturing decoder replay CUDA graphs (PIECEWISE): 100% 4/4")
+    print(core, "GPU KV cache size: 1,000 tokens, Maximum concurrency for 10 tokens", flush=True)
+
+
 def metrics() -> str:
     extra = int(option("--fake-miscount", "0"))
     with COUNTED:
@@ -141,6 +165,7 @@ def serve() -> None:
         words = [sys.executable, __file__, "core", lock, shared]
         engine = subprocess.Popen(words, start_new_session=True, env={})
         threading.Thread(target=watch, args=(engine,), daemon=True).start()
+    told()
     server = ThreadingHTTPServer((option("--host"), int(option("--port"))), Answers)
     server.daemon_threads = True
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))
@@ -151,7 +176,11 @@ def main() -> None:
     if sys.argv[1] == "core":
         core(*sys.argv[2:4])
     elif "--help=all" in sys.argv:
-        print("--enable-prompt-tokens-details --swa-bounded-replay, --no-swa-bounded-replay")
+        print("  --host HOST\n  --port PORT\n  --served-model-name NAME")
+        print("  --enable-prompt-tokens-details, --no-enable-prompt-tokens-details")
+        print("  --swa-bounded-replay, --no-swa-bounded-replay\n  --max-cudagraph-capture-size N")
+        print("  --gpu-memory-utilization SHARE\n  --compilation-config JSON")
+        print("  --kv-cache-dtype {auto,fp8}\n          not in --fake-prose")
     else:
         serve()
 

@@ -85,19 +85,20 @@ def run_folder(
         for point in points:
             rows = arms[point["arm"]](point["repeat"])
             with whole.open_point(point) as writer:
-                for row in rows:
-                    writer.add(_of(row, point))
+                for number, row in enumerate(rows):
+                    writer.add(_of(row, point, number))
                 ended = status if point is points[-1] else "finished"
                 reason = None if ended == "finished" else "the engine died"
                 writer.finish(ended, reason, evidence(), None)
     return read(whole.path)
 
 
-def _of(row: RequestRecord, point: Mapping[str, Any]) -> RequestRecord:
+def _of(row: RequestRecord, point: Mapping[str, Any], number: int) -> RequestRecord:
     return replace(
         row,
         point=point["id"],
         arm=point["arm"],
         repeat=point["repeat"],
         position=point["position"],
+        request_id=f"request-{number}",
     )

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from results.overflow import overflowed
 from workloads.content import base_seed, block, block_seed, block_start, marker, tail, tail_start
-from workloads.overflow import overflowed
 
 BENCHMARK = "11111111-1111-1111-1111-111111111111"
 

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
 
@@ -13,6 +14,7 @@ from results.baseline import REQUESTS, Baseline, baseline, keep
 from results.contest import read as entry
 from results.direction import DIRECTIONS
 from results.errors import InputError
+from results.pairing import requests
 from results.run import read
 from results.veil import veiled
 from tests.gate_runs import ALIKE, SLOWER, made, paceline
@@ -84,8 +86,15 @@ def test_requests_are_kept_of_the_newest_runs_as_far_as_there_is_room(folder, tm
 
     def of(count, name):
         rows = point.kept.rows.take([0] * count)
-        kept = replace(point, kept=replace(point.kept, rows=rows))
-        return replace(run, path=Path(name), points=(kept,))
+        answered = replace(point.kept.figures["ok"], value=float(count))
+        values = requests(rows).values
+        kept = replace(
+            point.kept,
+            rows=rows,
+            figures={**point.kept.figures, "ok": answered},
+            means={name: logs[0] for name, logs in values.items() if not np.isnan(logs[0])},
+        )
+        return replace(run, path=Path(name), points=(replace(point, kept=kept),))
 
     few, rest = REQUESTS // 3, REQUESTS - REQUESTS // 3
     for counts, paired in (((few, few, rest), 2), ((few, REQUESTS + 1), 0), ((few, few), 2)):

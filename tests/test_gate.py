@@ -47,7 +47,11 @@ def test_a_failed_gate_names_requests_and_what_to_run(runs, baseline, kind):
     result = paceline("gate", runs["slower"], "--baseline", against)
     assert "Requests that got slower by most" in result.stdout
     assert "growing-" in result.stdout
-    assert f"tiny.yaml --set {SLOWER} --new" in result.stdout
+    folder = runs["slower"].parent
+    again = f"paceline gate '{folder}/tiny-<utc>' --baseline {against}"
+    *_, measure, judge = result.stdout.splitlines()
+    assert measure.endswith(f"tiny.yaml --set {SLOWER} --new --out {folder}")
+    assert judge.strip() == again
 
 
 def test_a_baseline_file_says_what_the_folder_says(runs, baseline):
@@ -201,7 +205,7 @@ def test_markdown_is_added_and_junit_and_page_are_written(runs, tmp_path):
         ('{"format": 1, "kind": "paceline baseline"}', "was not written by this version"),
         (
             '{"format": 1, "kind": "paceline baseline", "suite": "s", "keeps": 1, "runs": {}, '
-            '"shared": {}}',
+            '"columns": ["geometric mean", "mean", "p50", "p90", "p95", "p99"], "shared": {}}',
             "holds no run",
         ),
     ],
@@ -249,9 +253,14 @@ def test_a_folder_of_runs_is_all_of_them(runs, tmp_path):
     for number, run in enumerate((runs["base"], made(tmp_path / "more"))):
         shutil.copytree(run, tmp_path / "all" / f"tiny-2026010{number}T000000Z")
     path = tmp_path / "b.json"
-    assert "2 runs of tiny" in paceline("baseline", tmp_path / "all", "-o", path).stdout
+    kept = paceline("baseline", tmp_path / "all", "-o", path).stdout
+    assert "2 runs of tiny" in kept
+    assert "1 of 2 runs is a copy of another one, the same to the last digit, and counts" in kept
     against = [
         said(paceline("gate", runs["alike"], "--baseline", one, "--json"))["cells"][0]
         for one in (tmp_path / "all", path)
     ]
-    assert [one["runs"] for one in against] == [[6, 3]] * 2
+    # A simulated run repeats to the byte, and so counts once.
+    assert [one["runs"] for one in against] == [[3, 3]] * 2
+    again = "3 of 6 runs of base are copies of others, the same to the last digit, and count once"
+    assert all(again in one["notes"] for one in against)

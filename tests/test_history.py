@@ -27,7 +27,7 @@ MACHINE = {
     "gpus": None,
     "git": {"commit": "0123456789abcdef", "changed": False},
 }
-NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998)
+NOISE = (1.0, 1.01, 0.99, 1.005, 0.995, 1.001, 1.011, 0.991, 1.006, 0.994, 1.002, 0.998)
 
 
 def made(out: Path, number: int, slowdown: float, **changes: Any) -> Run:
@@ -100,17 +100,17 @@ def test_runs_are_ordered_by_the_time_in_their_names_and_counted_once(
     assert history([*reversed(slower), slower[0]], metrics) == history(slower, metrics)
 
 
-def test_runs_without_a_change_say_what_would_have_shown(slower: Sequence[Run]) -> None:
-    first = [slower[n % 6] for n in range(6)]
-    rest = [
-        replace(one, path=Path(f"nightly-202602{n + 1:02d}T000000Z")) for n, one in enumerate(first)
-    ]
-    course = only(history([*first, *rest], ["ttft.p50"]))
+def test_runs_without_a_change_say_what_would_have_shown(
+    slower: Sequence[Run], tmp_path: Path
+) -> None:
+    rest = [made(tmp_path, n, factor + 0.0003) for n, factor in enumerate(NOISE) if n >= 6]
+    runs = [*slower[:6], *rest]
+    course = only(history(runs, ["ttft.p50"]))
     assert course.changes == ()
     assert course.detectable == pytest.approx(0.024, abs=0.006)
     (sheet,) = history_sheets([course])
     assert [column.name for column in sheet.columns][-1] == "would show from"
-    assert sheet.rows[0][-1] == "2.03 %"
+    assert sheet.rows[0][-1] == "2.1 %"
 
 
 def test_few_runs_say_that_nothing_can_be_said(slower: Sequence[Run]) -> None:
@@ -142,6 +142,17 @@ def test_a_run_that_is_not_valid_has_no_value_and_says_why(slower: Sequence[Run]
     assert (course.moments[3].value, course.moments[3].reason) == (None, "it died")
     assert len(course.changes) == 1
     assert "has no TTFT p50: it died" in history_table([course], 120)
+
+
+def test_copies_of_a_run_count_once_and_are_told(slower: Sequence[Run]) -> None:
+    copies = [replace(slower[2], path=Path(f"nightly-202602{n:02d}T000000Z")) for n in (1, 2, 3)]
+    alone, more = (only(history(runs, ["ttft.p50"])) for runs in (slower, [*slower, *copies]))
+    assert more.changes == alone.changes
+    assert [moment.copy for moment in more.moments] == [False] * 12 + [True] * 3
+    assert [moment.value for moment in more.moments[12:]] == [None] * 3
+    table = " ".join(history_table([more], 200).split())
+    assert "3 of 15 runs are copies of others, the same to the last digit, and count once" in table
+    assert "has no TTFT p50" not in table
 
 
 def test_the_table_shows_levels_ratio_and_the_runs_between(slower: Sequence[Run]) -> None:

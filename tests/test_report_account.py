@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from reports.account import account
+from reports.command import commands, judging
 from reports.comparison import comparison_text
 from reports.gate import answer, gate_text
 from results import folder
@@ -79,7 +80,7 @@ def record(point, session, turn, seconds):
         ceiling_tokens=0,
         prompt_hash=f"{point['pairing']}-{session}-{turn}",
         rank=None,
-        request_id="r",
+        request_id=f"{session}-{turn}",
         client_lag=0.0,
         server_queue=None,
         server_ttft=None,
@@ -193,8 +194,9 @@ def test_marks_come_from_the_evidence_of_the_runs(tmp_path, provenance, mark):
     assert (mark.split(":")[0] in comparison_text(told).splitlines()[0]) or not mark
 
 
-def test_the_command_to_confirm_is_the_one_that_was_given_begun_anew(failing):
-    expected = "paceline run 'suites/a b.yaml' --set seed=3 --set repeats=3 --new"
+def test_the_command_to_confirm_is_the_one_that_was_given_begun_anew(failing, slower):
+    asked = "paceline run 'suites/a b.yaml' --set seed=3 --set repeats=3 --new"
+    expected = f"{asked} --out {slower.path.parent}"
     assert failing.confirm == (expected,)
     assert gate_text(failing).endswith(f"    {expected}")
     assert failing.enlarge == ()
@@ -204,8 +206,24 @@ def test_more_runs_are_asked_for_by_the_suite_s_repeats(tmp_path):
     plan = {"suite_path": "ab.yaml", "overrides": ["repeats=1"]}
     told = judged(tmp_path, plan=plan, repeats=1)
     assert answer(told) == "inconclusive"
-    assert told.enlarge == ("paceline run ab.yaml --set repeats=4 --new",)
-    assert gate_text(told).endswith("    paceline run ab.yaml --set repeats=4 --new")
+    (expected,) = told.enlarge
+    assert expected.startswith("paceline run ab.yaml --set repeats=4 --new --out ")
+    assert gate_text(told).endswith(f"    {expected}")
+
+
+def test_the_usual_folder_is_not_named_and_a_baseline_file_knows_none(slower):
+    usual = replace(slower, path=Path("runs/agents-20260101T000000Z"))
+    assert commands([usual])[0].endswith("--set repeats=3 --new")
+    kept = replace(slower.points[0], kept=Kept(figures={}, means={}))
+    assert commands([replace(slower, points=(kept,))])[0].endswith("--new")
+
+
+def test_the_gate_to_run_then_names_the_new_folder_its_arm_and_every_option(slower):
+    one = side([f"{slower.path}:on"])
+    told = judging(one, {"baseline": ["b.json"], "rules": [], "allow": ["gpu", "driver"]})
+    folder = f"'{slower.path.parent}/{slower.suite}-<utc>:on'"
+    assert told == f"paceline gate {folder} --baseline b.json --allow gpu --allow driver"
+    assert ":on" not in judging(side([str(slower.path)]), {})
 
 
 def test_sides_that_refuse_are_accounted_for_without_reading_a_row(slower):

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from reports.comparison import comparison_text
 from reports.gate import answer, gate_text, verdict_line
 from reports.notation import by, changed, percent
-from reports.verdicts import headline
-from results.contrast import Drift
+from reports.verdicts import headline, limit
+from results.contrast import IDENTICAL, Drift
+from results.verdict import Margin, judge
 from tests.hand_built import (
     EQUAL,
     MATCHED,
@@ -19,6 +20,7 @@ from tests.hand_built import (
     SLOW,
     bad,
     cell,
+    effect,
     everything,
     free,
     gated,
@@ -51,12 +53,16 @@ closed 8, 4 + 4 runs: exploratory, no rule names them (SIMULATED)
 
 cache hit: inconclusive: the server does not tell it
 
-requests: 1,234 on both sides, in 24 sessions; 3.2 % of all are on one side only, 0.4 % of those of
-    the side with fewer
+requests: 1,234 on both sides, in 24 sessions; 3.2 % of all were answered by one side only; of the
+    side that answered fewer, 0.4 % are missing on the other
 
 MDD: the smallest difference that such runs show in 80 of 100 cases; changes are other against base,
     with 95 % intervals
 12 % slower is 12 % more time, or 12 % fewer tokens a second for a user"""
+
+
+STILL = {"how": "no spread", "reason": IDENTICAL}
+"""What an effect of runs has that are all alike on each side."""
 
 
 def said(*cells, **changes):
@@ -124,9 +130,9 @@ def test_what_is_not_decided_says_why_and_how_many_more_runs_would():
     one = gated("ttft", OPEN)
     assert one.more_runs
     assert said(cell("closed 8", one)) == [
-        "not decided in TTFT: +3.0 % (95 % interval -3.0 to +9.4 %); the interval holds no change, "
-        f"and as much as the margin; {one.more_runs} more runs a side ({one.runs_needed} in all) "
-        "would decide."
+        "not decided in TTFT: +3.0 % (95 % interval -3.0 to +9.4 %); it may not have changed at "
+        f"all, or by as much as the margin; {one.more_runs} more runs a side "
+        f"({one.runs_needed} in all) would decide."
     ]
 
 
@@ -134,7 +140,7 @@ def test_what_no_number_of_runs_decides_is_said():
     one = gated("ttft", (1.06, 0.98, 1.14))
     assert one.runs_needed is None
     assert said(cell("closed 8", one))[0].endswith(
-        "no number of runs in reach would show it the same."
+        "more runs would hardly show it the same, as the change seen is too near the margin."
     )
 
 
@@ -209,10 +215,34 @@ def test_nothing_in_common_is_said():
 
 def test_a_drift_is_told_only_where_it_is_sure():
     sure, unsure = Drift(slope=0.012, low=0.008, high=0.016), Drift(slope=0.0, low=-0.1, high=0.1)
-    text = comparison_text(told(cell("closed 8", gated("ttft", SLOW, drift=sure))))
-    assert "drift from run to run: TTFT +1.20 % (95 % interval +0.80 to +1.60 %)" in text
-    text = comparison_text(told(cell("closed 8", gated("ttft", SLOW, drift=unsure))))
-    assert "drift from run to run: none is shown in any metric above" in text
+    assert (
+        "drift from run to run: TTFT +1.20 % (95 % interval +0.80 to +1.60 %), +8.7 % over all runs"
+    ) in drifting(sure)
+    assert drifting(unsure).endswith(NO_DRIFT)
+
+
+def test_a_drift_is_told_only_where_its_size_over_all_runs_matters():
+    # Half of the margin are 2.5 %; seven runs on, 0.3 % a run are 2.1 %, and 0.4 % are 2.8 %.
+    small, large = (Drift(slope=one, low=one - 1e-4, high=one + 1e-4) for one in (0.003, 0.004))
+    assert drifting(small).endswith(NO_DRIFT)
+    assert "+2.8 % over all runs" in drifting(large)
+
+
+def test_a_drift_is_told_only_where_it_is_sure_among_all_that_are_looked_at():
+    # 0.8 % of 0.5 % to either side: 3.1 standard errors, p = 0.0017; 0.05 / 40 = 0.00125.
+    drift = Drift(slope=0.008, low=0.003, high=0.013)
+    assert "+0.80 %" in drifting(drift)
+    assert drifting(drift, cells=40).endswith(NO_DRIFT)
+
+
+NO_DRIFT = "drift from run to run: none that matters is shown in any metric above"
+
+
+def drifting(drift: Drift, cells: int = 1) -> str:
+    """What is said of the last cell, of so many in which TTFT drifted so over eight runs."""
+    one = gated("ttft", SLOW, drift=replace(drift, steps=7.0))
+    text = comparison_text(told(*(cell(f"closed {number + 1}", one) for number in range(cells))))
+    return " ".join(text.split("\n\n")[-2].split())
 
 
 def test_paths_are_called_base_and_other():
@@ -257,7 +287,7 @@ def test_a_gate_has_one_answer(judgements, expected):
 def test_a_refused_comparison_never_passes_a_gate():
     assert answer(refused()) == "invalid"
     assert verdict_line(refused()) == (
-        "Gate INVALID (SIMULATED): the sides are not compared, for 1 reason."
+        "Gate REFUSED (SIMULATED): the sides are not compared, for 1 reason."
     )
 
 
@@ -292,6 +322,60 @@ def test_an_inconclusive_gate_says_how_to_decide_it():
     text = gate_text(told(cell("closed 8", gated("ttft", OPEN))))
     assert text.startswith("Gate INCONCLUSIVE (SIMULATED): of 1 rule 1 inconclusive.")
     assert text.endswith("    paceline run suites/ab.yaml --set repeats=8 --new")
+
+
+def test_what_is_worse_by_less_than_its_margin_is_not_decided_by_a_gate():
+    one = gated("ttft", (1.04, 1.02, 1.06))
+    text = " ".join(gate_text(told(cell("closed 8", one))).split())
+    assert text.startswith("Gate INCONCLUSIVE (SIMULATED): of 1 rule 1 inconclusive.")
+    assert (
+        "TTFT, closed 8: worse: it is worse, though by less than the margin as far as these runs "
+        f"tell; {one.more_runs} more runs a side ({one.runs_needed} in all) would decide"
+    ) in text
+    assert text.endswith("--set repeats=8 --new")
+    compared = " ".join(comparison_text(told(cell("closed 8", one))).split())
+    assert "TTFT: worse: it is worse, though by less than the margin" in compared
+
+
+def test_a_margin_says_where_it_comes_from_where_it_is_no_share_of_base():
+    def margin(**parts):
+        one = judge(effect("ttft", EQUAL, base=0.08), Margin(**parts), floor=0.06, gated=True)
+        account = told(cell("closed 8", one))
+        assert limit(one) in comparison_text(account)
+        assert limit(one) in gate_text(account)
+        return limit(one)
+
+    assert margin(relative=0.05) == "5 %"
+    assert margin(relative=0.05, absolute=0.02) == "25 % (20 ms)"
+    assert margin(relative=0.30, absolute=0.02) == "30 %"
+    assert margin(relative=0.05, noise=2) == "12 % (2x noise)"
+    assert margin(absolute=0.02, noise=2) == "25 % (20 ms)"
+    share = judge(effect("cache_hit", EQUAL, base=0.8), Margin(absolute=0.02))
+    assert limit(share) == "2.5 % (2 points)"
+    rate = judge(effect("output_rate", EQUAL, base=1000.0), Margin(absolute=50))
+    assert limit(rate) == "5 % (50 tok/s)"
+    assert limit(judge(effect("tpot", EQUAL), Margin(absolute=0.08))) == "10 % (80 ms/token)"
+
+
+def test_a_gate_says_what_is_the_same_and_yet_not_nothing():
+    certain = (1.03, 1.02, 1.04)
+    cells = [cell(f"closed {load}", gated("ttft", certain)) for load in (1, 8)]
+    text = " ".join(gate_text(told(*cells)).split())
+    assert (
+        "TTFT, closed 1; TTFT, closed 8: same: the whole interval lies within the margin, though "
+        "it is not nothing"
+    ) in text
+
+
+def test_runs_that_do_not_vary_at_all_are_told_below_and_not_in_the_first_lines():
+    still = gated("cache_hit", (1.1, 1.1, 1.1), low=None, high=None, p=None, **STILL)
+    assert said(cell("closed 8", still, gated("ttft", EQUAL)))[0].startswith("graphs and eager are")
+    assert len(said(cell("closed 8", still, gated("ttft", EQUAL)))) == 1
+    assert said(cell("closed 8", still)) == [f"Nothing is decided: {IDENTICAL}."]
+    text = " ".join(comparison_text(told(cell("closed 8", still))).split())
+    assert f"cache hit: inconclusive: {IDENTICAL}" in text
+    assert not re.search("one pair|this pair of runs|more runs", text)
+    assert (still.gate, still.runs_needed) == ("inconclusive", None)
 
 
 def test_a_rule_passes_where_it_is_surely_no_worse_though_not_the_same():

@@ -66,6 +66,14 @@ def test_a_skipped_case_says_how_many_runs_would_decide():
     assert f"{one.more_runs} more runs a side" in message
 
 
+def test_what_is_worse_by_less_than_its_margin_is_skipped_and_says_so():
+    one = cell("closed 8", gated("ttft", (1.04, 1.02, 1.06)))
+    (case,) = ElementTree.fromstring(junit(told(one))).iter("skipped")
+    assert case.get("message").startswith("worse: it is worse, though by less than the margin")
+    assert "would decide" in case.get("message")
+    assert "| inconclusive | TTFT |" in comparison_markdown(told(one))
+
+
 def test_a_refusal_is_an_error_with_the_way_out_and_no_number_of_a_result():
     document = junit(refused())
     assert cases(refused()) == {"environment.gpus.name": "error"}

@@ -81,7 +81,7 @@ def _record(facts, tree):
         ceiling_tokens=0,
         prompt_hash="h",
         rank=None,
-        request_id="r",
+        request_id=f"r{tree}",
         client_lag=0.0,
         server_queue=None,
         server_ttft=None,

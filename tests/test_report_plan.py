@@ -87,4 +87,7 @@ def test_what_nobody_knows_is_not_in_the_total():
     assert last_line(ROWS[:1], seconds=0, unknown=1, servers=1) == (
         "1 point, 1 of unknown length; 1 start of a server and the warm-ups come on top"
     )
+    assert last_line(ROWS[:1], seconds=120, warmups=1) == (
+        "1 point, about 2 min 00 s in all; the warm-ups come on top"
+    )
     assert "unknown" in plan_table([ROWS[0] | {"seconds": None}], STARTS, seconds=0, width=100)

@@ -35,6 +35,21 @@ def test_a_quiet_watch_prints_one_line_a_point():
     )
 
 
+def test_a_search_counts_what_it_has_run_since_it_does_not_know_its_total():
+    out, progress = _quiet()
+    with progress:
+        for number, name in enumerate("abc", start=1):
+            progress.point_started(name, number, None, 1.0)
+            progress.point_finished(name, "finished", None, 2.0)
+    places = [line.split(":")[0] for line in out.getvalue().splitlines()]
+    assert places == ["#1 a", "#2 b", "#3 c"]
+    console = Console(file=out, width=200, force_terminal=True)
+    with Progress(console=console, now=lambda: 0.0) as progress:
+        progress.point_started("a", 4, None, 1.0)
+        assert "3 so far" in out.getvalue()
+        assert "left" not in out.getvalue()
+
+
 def test_a_quiet_line_tells_time_on_the_wall_only():
     out, progress = _quiet()
     with progress:

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from results.calibration import (
+    FREEDOM,
     Calibration,
     MetricNoise,
     calibrate,
@@ -71,8 +73,8 @@ def test_the_spread_of_runs_is_that_of_their_pairs_by_hand(calibration: Calibrat
     changes = np.subtract(*drawn)
     assert found.spread == pytest.approx(changes.std(ddof=1) / np.sqrt(2), rel=0.02)
     assert (found.runs, found.freedom) == (8, 7)
-    # Two single runs differ by less than t(0.975, 7) x sqrt(2) x spread in 95 of 100 cases.
-    assert found.floor == pytest.approx(np.expm1(2.3646 * np.sqrt(2) * found.spread), rel=1e-4)
+    # Two single runs of a known spread differ by less than 1.96 x sqrt(2) x spread in 95 of 100.
+    assert found.floor == pytest.approx(np.expm1(1.95996 * np.sqrt(2) * found.spread), rel=1e-4)
 
 
 def test_what_is_detectable_before_a_run_shrinks_with_its_runs(calibration: Calibration) -> None:
@@ -116,6 +118,57 @@ def test_a_margin_in_multiples_of_noise_needs_a_calibration(
     assert told.margin == pytest.approx(2 * noise(calibration).floor)
     assert told.margin is not None
     assert told.margin > 0.01
+
+
+def test_two_runs_are_too_few_for_a_margin_in_multiples_of_their_noise(tmp_path: Path) -> None:
+    few = calibrated(tmp_path / "few", repeats=2)
+    assert noise(few).freedom < FREEDOM
+    # The floor itself is what the spread says, and not wider for being unsure.
+    assert noise(few).floor == pytest.approx(np.expm1(1.959964 * 2**0.5 * noise(few).spread))
+    run = run_folder(tmp_path / "run", {"a": noisy(3), "b": noisy(4)})
+    told = compare(*within(run)[0], [Rule(metric="ttft", margin=Margin(noise=2))], calibration=few)
+    (cell,) = told.cells
+    gated = next(one for one in cell.judgements if one.gated)
+    assert (gated.margin, gated.gate) == (None, "inconclusive")
+    assert any("fewer than 5 degrees of freedom" in note for note in cell.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, None) for name in ("spread", "floor", "error", "provable", "runs")),
+        *((name, -0.1) for name in ("spread", "floor", "margin", "freedom")),
+        *((name, "0.1") for name in ("spread", "false_alarms")),
+        ("spread", True),
+        ("floor", [0.1]),
+        ("drift", {"slope": None, "low": 0.0, "high": 0.0}),
+        ("drift", {"slope": 0.1}),
+        ("drift", 3),
+    ],
+)
+def test_a_calibration_with_a_number_that_is_none_is_refused(
+    tmp_path: Path, calibration: Calibration, name: str, value: object
+) -> None:
+    path = tmp_path / "calibration.json"
+    write(path, calibration)
+    content = orjson.loads(path.read_bytes())
+    content["cells"][0]["metrics"][0][name] = value
+    path.write_bytes(orjson.dumps(content))
+    with pytest.raises(InputError, match="is no calibration"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("cells", None), ("stated", []), ("runs", "aa"), ("cells", [3])]
+)
+def test_a_calibration_that_lacks_its_parts_is_refused(
+    tmp_path: Path, calibration: Calibration, name: str, value: object
+) -> None:
+    path = tmp_path / "calibration.json"
+    write(path, calibration)
+    path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), name: value}))
+    with pytest.raises(InputError, match="is no calibration"):
+        read(path)
 
 
 def test_it_holds_only_for_the_hardware_engine_and_workload_it_was_made_on(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from results.comparison import CellComparison, Comparison, compare
+from results.contrast import IDENTICAL
 from results.errors import InputError
 from results.record import RequestRecord
 from results.run import Run
@@ -305,3 +306,55 @@ def test_arms_that_ran_one_after_the_other_are_told_apart_with_a_warning(tmp_pat
     run = run_folder(tmp_path, {"a": noisy(1), "b": noisy(2)}, 2, apart=True)
     notes = cell(compared(run)).notes
     assert any("wholly before the other" in note for note in notes)
+
+
+def test_repeats_of_one_side_alone_are_told_where_requests_are_compared(tmp_path: Path) -> None:
+    few = run_folder(tmp_path / "few", {"a": noisy(1)}, 3)
+    many = run_folder(tmp_path / "many", {"a": noisy(2)}, 5)
+    told = compare(side([str(few.path)]), side([str(many.path)]), GATE)
+    assert cell(told).runs == (3, 5)
+    assert judged(told).effect.runs == (3, 3)
+    assert judged(told, "output_rate").effect.runs == (3, 5)
+    assert (
+        "request by request, only 3 of the 5 runs of other are compared: the others are of repeats "
+        "that the other side did not run"
+    ) in cell(told).notes
+
+
+@pytest.mark.parametrize(("sessions", "few"), [(16, False), (3, True)])
+def test_only_few_sessions_are_called_few(tmp_path: Path, sessions: int, *, few: bool) -> None:
+    def rows(factor: float) -> Requests:
+        return lambda repeat: served([0.2 * factor] * 2 * sessions)
+
+    for name, factor in (("alike", 1.0), ("slower", 1.02)):
+        arms = {"a": rows(1.0), "b": rows(factor)}
+        reason = judged(compared(run_folder(tmp_path / name, arms, 3))).effect.reason or ""
+        assert ("every run plays the same 3 sessions, too few" in reason) == few
+
+
+def test_sides_that_differ_and_do_not_vary_at_all_are_inconclusive_for_that_reason(
+    tmp_path: Path,
+) -> None:
+    def rows(factor: float) -> Requests:
+        return lambda repeat: served([factor * (0.1 + 0.01 * n) for n in range(24)], repeat)
+
+    told = compared(run_folder(tmp_path, {"a": rows(1.0), "b": rows(1.2)}))
+    for metric in ("ttft", "ttft.p50", "ttft.mean"):
+        one = judged(told, metric)
+        assert one.effect.how == "no spread"
+        assert (one.verdict, one.reason) == ("inconclusive", IDENTICAL)
+        assert (one.runs_needed, one.effect.low, one.effect.detectable) == (None, None, None)
+        assert one.effect.ratio == pytest.approx(1.2)
+
+
+def test_figures_that_never_vary_are_the_same_with_nine_runs_against_three(tmp_path: Path) -> None:
+    def steady(arm: int) -> Requests:
+        # Times vary, and the share that is cached does not.
+        return noisy(arm, cached_tokens=500, ceiling_tokens=500)
+
+    old = [run_folder(tmp_path / n, {"a": steady(k)}, 3).path for k, n in enumerate("xyz")]
+    new = run_folder(tmp_path / "new", {"a": steady(9)}, 3).path
+    told = compare(side([str(path) for path in old]), side([str(new)]), GATE)
+    one = judged(told, "cache_hit")
+    assert one.effect.runs == (9, 3)
+    assert (one.verdict, one.effect.how, one.effect.ratio) == ("same", "identical", 1.0)

@@ -1,11 +1,12 @@
 """Runs of two sides: worked by hand, and held against simulated truth."""
 
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 import pytest
 
-from results.contrast import IDENTICAL, Series, combined, contrast
+from results.contrast import IDENTICAL, STEADY, Drift, Series, combined, contrast
 
 
 def sides(
@@ -64,6 +65,7 @@ def test_a_drift_is_told_and_taken_out() -> None:
     assert estimate.error < 0.02
     assert estimate.drift is not None
     assert estimate.drift.low < np.expm1(0.5) < estimate.drift.high
+    assert (estimate.drift.steps, estimate.drift.freedom) == (7, 5)
 
 
 def test_least_squares_with_drift_as_worked_by_hand() -> None:
@@ -129,6 +131,32 @@ def test_runs_that_repeat_one_another_exactly_say_nothing_of_their_spread(
     assert estimate.error is None
     assert estimate.interval is None
     assert estimate.reason == IDENTICAL
+
+
+@pytest.mark.parametrize("counts", [(9, 3), (2, 5), (3, 3)])
+def test_sides_whose_runs_all_have_one_value_are_identical_whatever_their_numbers(
+    counts: tuple[int, int],
+) -> None:
+    base, other = ([0.3 + 1e-12 * n for n in range(count)] for count in counts)
+    estimate = contrast(*sides(base, other))
+    assert (estimate.how, estimate.change, estimate.interval) == ("identical", 0.0, (0.0, 0.0))
+    assert contrast(*sides(base, [*other[1:], 0.31])).how != "identical"
+    assert contrast(*sides(base, other[:1])).interval is None
+
+
+def test_pairs_that_all_differ_by_the_same_are_not_called_identical_runs() -> None:
+    values = [0.1, 0.7, 0.2, 0.9, 0.4, 0.5]
+    estimate = contrast(*sides(values, [value + 0.02 for value in values], abba(6)))
+    assert (estimate.how, estimate.error, estimate.reason) == ("no spread", None, STEADY)
+
+
+def test_a_drift_is_sure_only_beyond_what_many_looks_allow() -> None:
+    # Half of 0.8 % is 1.96 standard errors, and 1 % is 2.45 of them: p = 0.0143.
+    drift = Drift(slope=np.expm1(0.01), low=np.expm1(0.002), high=np.expm1(0.018), steps=7)
+    assert [drift.sure(among) for among in (1, 3, 4, 50)] == [True, True, False, False]
+    assert drift.whole == pytest.approx(np.expm1(0.07))
+    # With 3 degrees of freedom wide quantiles grow faster: t(0.975) = 3.182, t(0.9875) = 4.177.
+    assert [replace(drift, freedom=3).sure(among) for among in (1, 2)] == [True, False]
 
 
 def test_one_run_on_a_side_has_no_interval() -> None:

@@ -63,7 +63,8 @@ def test_when_all_requests_fail_every_figure_is_absent_with_its_reason() -> None
         "cut": 0,
         "unsent": 0,
     }
-    for name in set(shown) - counts - {"client_lag.mean", "client_lag.p50"}:
+    assert shown["failed_share"].value == 1
+    for name in set(shown) - counts - {"client_lag.mean", "client_lag.p50", "failed_share"}:
         assert shown[name].value is None, name
         assert shown[name].reason, name
 
@@ -301,6 +302,16 @@ def summary(value: float | None, repeat: int, **changes: Any) -> Summary:
         figures={"ttft.p50": figure},
     )
     return replace(plain, **changes)
+
+
+@pytest.mark.parametrize(("far", "bounded"), [(1e-13, False), (1e-6, True)])
+def test_runs_that_differ_by_the_order_of_their_sums_alone_are_identical(
+    far: float, bounded: bool
+) -> None:
+    (pooled,) = pool([summary(27.5, 0), summary(27.5 * (1 + far), 1), summary(27.5, 2)])
+    figure = pooled.figures["ttft.p50"]
+    assert (figure.low is not None) == bounded
+    assert ("identical" in (figure.doubt or "")) != bounded
 
 
 def test_repeats_are_pooled_with_students_interval_over_runs() -> None:

@@ -1,7 +1,7 @@
 """Rows as tests make them, and that they keep what they are given."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -86,8 +86,14 @@ def failed(**changes: Any) -> RequestRecord:
 
 
 def table(*records: RequestRecord) -> pa.Table:
-    """The rows as a table."""
-    return pa.Table.from_batches([batch(records)], schema=SCHEMA)
+    """The rows as a table; of several, those that were not given an id have one of their own."""
+    told = [
+        replace(one, request_id=f"request-{place}")
+        if len(records) > 1 and one.request_id == "request"
+        else one
+        for place, one in enumerate(records)
+    ]
+    return pa.Table.from_batches([batch(told)], schema=SCHEMA)
 
 
 def cell(**changes: Any) -> Cell:

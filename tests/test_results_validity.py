@@ -35,6 +35,13 @@ def test_more_than_a_tenth_of_failures_is_a_problem() -> None:
     assert found(*GOOD[:9], failed(), failed()) == "2 of 11 requests failed, more than 10%"
 
 
+def test_a_request_that_stands_in_two_rows_is_a_problem() -> None:
+    again = made([0.5, 0.6], sent=3.0, tree=3, request_id="request-3")
+    assert found(*GOOD, again) == (
+        "1 of 11 rows have the request id of another one: the folder was changed"
+    )
+
+
 @pytest.mark.parametrize("cached", [1001, 1200])
 def test_more_cached_tokens_than_input_is_a_problem(cached: int) -> None:
     row = made([0.5], cached_tokens=cached, ceiling_tokens=1000 + cached)

@@ -122,6 +122,22 @@ def test_a_gate_passes_what_is_no_worse_than_the_margin() -> None:
     assert judge(effect(1.0, 0.97, 1.03), FIVE).gate is None
 
 
+def test_a_rule_does_not_fail_at_a_point_within_its_margin() -> None:
+    # Surely worse, by 2.86 %, which the rule allows, and perhaps by more than the 3 % it allows.
+    rate = {"metric": "output_rate", "unit": "tok/s", "better": "higher", "runs": (3, 3)}
+    found = effect(0.9714, 0.9696, 0.9732, **rate)
+    one = judge(found, Margin(relative=0.03), gated=True)
+    assert (one.verdict, one.gate) == ("worse", "inconclusive")
+    assert one.reason == "it is worse, though by less than the margin as far as these runs tell"
+    # Half width 0.18 %, target 0.14 %: 3 x (0.18 / 0.14)^2 = 4.96.
+    assert (one.runs_needed, one.more_runs) == (5, 2)
+    assert judge(found, Margin(relative=0.0285), gated=True).gate == "fail"
+    assert judge(found, Margin(relative=0.0310), gated=True).gate == "pass"
+    (adjusted,) = together([one])
+    assert (adjusted.verdict, adjusted.gate, adjusted.runs_needed) == ("worse", "inconclusive", 5)
+    assert judge(found, Margin(relative=0.03)).runs_needed is None
+
+
 def test_without_an_interval_nothing_is_said_but_why() -> None:
     unknown = replace(effect(1, 1, 1), low=None, high=None, p=None, reason="n too small")
     one = judge(unknown, FIVE)
@@ -162,6 +178,6 @@ def test_same_is_not_adjusted_since_all_must_pass() -> None:
 
 def test_runs_without_noise_are_not_asked_for_more_of_the_same() -> None:
     ends = {"low": None, "high": None, "p": None}
-    alike = replace(effect(1.02, 1.0, 1.0), how="none", reason=IDENTICAL, **ends)
+    alike = replace(effect(1.02, 1.0, 1.0), how="no spread", reason=IDENTICAL, **ends)
     one = judge(alike, FIVE, gated=True)
     assert (one.verdict, one.runs_needed, one.more_runs) == ("inconclusive", None, None)

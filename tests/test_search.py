@@ -72,9 +72,11 @@ class Starts(Notes):
     """Notes that also say which point began."""
 
     started: list[str] = field(default_factory=list)
+    totals: set[int | None] = field(default_factory=set)
 
     def point_started(self, name, number, total, estimate):
         self.started.append(name)
+        self.totals.add(total)
 
 
 def plan(*engines, repeats=3, levels=LADDER, **changes):
@@ -110,6 +112,7 @@ def test_the_rung_below_the_capacity_is_found_in_few_points_and_again_in_none(tm
     # Three levels, and two further runs of each of the two that the answer rests on.
     assert [level.summary.repeats for level in bracket.levels] == [1, 3, 3]
     assert len(notes.finished) == 7
+    assert notes.totals == {None}
     assert len(read(path).planned) == len(points) - 7
     again = Notes()
     with reopen(path) as folder:
@@ -128,7 +131,7 @@ def test_arms_climb_side_by_side_and_each_finds_its_own_rung(tmp_path):
 def test_a_ladder_that_holds_or_fails_throughout_is_not_bracketed(tmp_path):
     points = plan(CrowdedEngine(capacity=9), levels=(1, 2), repeats=1)
     (bracket,), _, _ = found(points, tmp_path / "a")
-    assert sentence(bracket) == "holds everywhere up to closed 2: not bracketed"
+    assert sentence(bracket) == "holds up to closed 2, the top of its ladder: not bracketed"
     points = plan(CrowdedEngine(capacity=2), levels=(4, 8), repeats=1)
     (bracket,), _, _ = found(points, tmp_path / "b")
     assert sentence(bracket) == "fails already at closed 4: not bracketed"

@@ -83,6 +83,21 @@ def test_an_open_level_between_makes_the_answer_undecided():
     assert bracket({1: "holds", 2: "invalid", 3: "fails"}).outcome == "not measured"
 
 
+def test_open_levels_that_others_answer_for_are_not_needed():
+    found = bracket({0: "undecided", 1: "holds", 2: "invalid", 3: "fails", 4: "undecided"})
+    assert [level.load for level in found.needless] == [1, 16]
+    assert [level.load for level in found.between] == [4]
+    assert bracket({0: "undecided", 4: "holds"}).outcome == "holds throughout"
+
+
+def test_an_unmeasured_level_below_one_that_holds_does_not_end_the_search():
+    answers = {0: "unmeasured", 2: "holds"}
+    assert next_rung(5, answers) == 3
+    assert bracket(answers).outcome == "not measured"
+    assert bracket(answers | {3: "fails"}).outcome == "bracketed"
+    assert next_rung(5, {0: "holds", 2: "unmeasured"}) is None
+
+
 def test_what_was_not_looked_at_is_no_answer():
     assert bracket({2: "holds"}).outcome == "not measured"
     assert bracket({}).outcome == "not measured"

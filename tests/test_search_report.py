@@ -1,5 +1,6 @@
 """What a search says: a table of levels, a sentence a ladder, and plain JSON."""
 
+import re
 from dataclasses import replace
 
 import orjson
@@ -73,10 +74,32 @@ def test_an_undecided_search_says_what_is_sure_and_what_would_decide():
 
 def test_a_search_without_monotony_says_what_is_sure_all_the_same():
     told = sentence(found(level(1, "holds"), level(2, "fails"), level(8, "holds")))
-    assert told == (
-        "not monotone: closed 2 fails, and yet closed 8 holds; "
-        "everything that was run up to closed 1 holds"
-    )
+    assert told == ("not monotone: closed 2 fails, and yet closed 8 holds; closed 1 surely holds")
+
+
+def test_an_open_level_below_one_that_holds_is_not_needed_and_says_why_it_is_open():
+    doubt = "too few sessions for an interval (7, needs 10)"
+    bare = Figure(value=1.0, unit="share", n=60, runs=3, doubt=doubt)
+    few = replace(level(1, "undecided", reason=doubt), share=bare)
+    late = level(2, "invalid", reason="the client was the bottleneck: late")
+    searched = found(few, late, level(16, "holds"))
+    table = search_table([searched], width=200)
+    told = re.findall(r"=on +closed (\d+) +(\w+)", table)
+    assert told == [("1", "not"), ("2", "not"), ("16", "holds")]
+    assert "a higher load holds or a lower one fails" in table
+    assert f"within objectives (closed 1) without interval: {doubt}" in table
+    assert "closed 2: invalid by itself: the client was the bottleneck: late" in table
+    assert table.endswith("holds up to closed 16, the top of its ladder: not bracketed")
+    needed = [one["needed"] for one in search_facts(searched)["levels"]]
+    assert needed == [False, False, True]
+
+
+def test_figures_without_an_interval_say_why():
+    alike = replace(FIGURES["goodput"], low=None, high=None, doubt="the runs are identical")
+    one = level(4, "holds")
+    summary = replace(one.summary, figures=FIGURES | {"goodput": alike})
+    table = search_table([found(replace(one, summary=summary), level(8, "fails"))], width=120)
+    assert "goodput req/s (closed 4) without interval: the runs are identical" in table
 
 
 def test_a_search_that_ran_nothing_says_so():

@@ -207,6 +207,29 @@ def test_an_answer_whose_length_nobody_asked_for_stops(tmp_path):
     assert {short["choices"][0]["finish_reason"], long["choices"][0]["finish_reason"]} == {"stop"}
 
 
+def test_the_log_tells_whose_a_request_is_and_what_it_asked(tmp_path):
+    messages = [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": [{"type": "text", "text": "one two three"}]},
+    ]
+    headers = {"X-Request-Id": "chat", "X-Session-ID": "tree", "X-Correlation-ID": "stream"}
+
+    async def work(url):
+        chat = {"messages": messages, "max_tokens": 5}
+        await ask(url, chat, "/v1/chat/completions", headers)
+        await ask(url, {"prompt": "x"}, headers={"X-Request-Id": "text"})
+        await ask(url, {"prompt": "x", "n": 2}, headers={"X-Request-Id": "bad"})
+
+    _, log = drive(site(tmp_path), work)
+    keys = ("session", "correlation", "asked", "messages", "prompt")
+    told = {name: [line.get(key) for key in keys] for name, line in log.items()}
+    assert told == {
+        "chat": ["tree", "stream", 5, [["system", 2], ["user", 3]], 2 + 3 + 2 * 2 + 1],
+        "text": [None, None, None, [], 1],
+        "bad": [None, None, None, None, None],
+    }
+
+
 def growing(turns):
     return [[(number, 150 + 10 * number) for number in range(turn + 1)] for turn in range(turns)]
 
@@ -399,10 +422,14 @@ def test_streams_that_step_together_are_written_together(tmp_path):
     _, log, _ = replies_to(site(tmp_path, step=0.02), *wanted)
     writes = np.array([line["writes"][:10] for line in log.values()])
     lags = np.array([line["lags"][:10] for line in log.values()])
-    moments = np.round(writes - lags, 6)
-    # The first of them begins alone, and the others join it in its second step.
-    assert len(np.unique(moments)) == 11
-    assert (np.diff(np.unique(moments)) > 0.019).all()
+    steps, at = np.unique(np.round(writes - lags, 6), return_inverse=True)
+    # Steps follow one another, so who waits when one begins is in it, and in all up to its last.
+    assert (np.diff(steps) > 0.019).all()
+    assert (np.diff(at.reshape(writes.shape)) == 1).all()
+    waited = np.array([line["scheduled"] - line["queued"] for line in log.values()])
+    assert (waited < 0.021).all()
+    ends = steps[at.reshape(writes.shape)[:, 0]]
+    assert ends - [line["scheduled"] for line in log.values()] == pytest.approx(0.02, abs=1e-5)
 
 
 def test_the_marker_of_a_run_is_only_content(tmp_path):

@@ -124,6 +124,14 @@ def test_a_pace_is_tokens_a_second_and_the_key_is_read_from_its_variable(tmp_pat
     assert "sk-secret" not in log.read_text()
 
 
+def test_pools_are_refused_since_it_is_one_engine():
+    done = subprocess.run(
+        [PACELINE, "sim", "--topology", "TP1+TP1"], check=False, capture_output=True
+    )
+    assert done.returncode == 2
+    assert b"got two pools, TP1+TP1" in done.stderr
+
+
 def test_a_whole_point_runs_against_it_as_an_endpoint(tmp_path):
     made = site(tmp_path, topology="DEP2")
     with hosted(serving(made)) as url:

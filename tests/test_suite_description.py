@@ -97,6 +97,13 @@ def test_a_point_that_ends_by_sessions_on_the_wall_is_of_unknown_length(planned)
     assert described.simulated == 0
 
 
+def test_an_endpoint_is_warmed_up_and_not_started(planned):
+    engine = "{kind: endpoint, url: http://127.0.0.1:1, model: m}"
+    changes = [f"experiments.a.{key}" for key in (f"engine={engine}", "topology=TP1", "replay=off")]
+    described = describe(planned(*changes, "experiments.a.load.warmup=[0, 1]"))
+    assert (described.servers, described.warmups) == (0, 2)
+
+
 def test_a_row_says_how_many_recorded_traces_fit(planned, tmp_path):
     call = {"t": 0.0, "type": "n", "in": 500, "out": 5, "hash_ids": [1, 2]}
     traces = [{"id": str(n), "requests": [call | {"in": n * 500}]} for n in (1, 2, 9)]

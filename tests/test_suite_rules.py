@@ -98,6 +98,11 @@ def test_the_words_of_a_rule_are_its_margin(metric, words, meant):
         ("ttft", "no worse than -5 %", "no amount with a unit"),
         ("ttft", "no worse than 5 % or 20 ms", "no amount with a unit"),
         ("ttft", "no worse than five %", "no amount with a unit"),
+        ("ttft", "no worse than ٥ %", "no amount with a unit"),
+        ("ttft", "no worse than 100.1 %", "write 100 % at most"),
+        ("ttft", "no worse than 500 % and 20 ms", "write 100 % at most"),
+        ("output_rate", "no worse than 100 %", "write less than 100 %"),
+        ("output_rate", "no worse than 300 %", "write 100 % at most"),
     ],
 )
 def test_a_rule_that_is_wrong_says_how_to_write_it(metric, words, way):
@@ -160,6 +165,18 @@ def test_a_file_of_rules_is_a_mapping_of_them_or_a_suite_with_a_gate(file):
         file("ttft.p90: no worse than 5 % and 20 ms\na: {output_rate: no worse than 3 %}")
     )
     assert whole == alone
+
+
+def test_the_block_of_a_suite_alone_is_a_file_of_rules(file):
+    whole = rules.load(file(SUITE + GATE), ["a"])
+    assert rules.load(file(GATE), ["a"]) == whole
+    with pytest.raises(InputError, match=r"gate\.ttft: expected a rule such as"):
+        rules.load(file("gate: {ttft: much worse}"))
+
+
+def test_an_experiment_that_is_called_gate_has_rules_of_its_own(file):
+    (rule,) = rules.load(file("gate: {ttft: no worse than 5 %}"), ["gate", "b"])
+    assert rule.experiment == "gate"
 
 
 def test_a_suite_without_a_gate_is_no_file_of_rules(file):

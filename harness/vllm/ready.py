@@ -10,6 +10,7 @@ from harness.clock import now
 from harness.engine import Server
 from harness.processes import Program
 from harness.vllm.log import telling
+from harness.vllm.pulse import Pulse
 from results.errors import EngineError
 
 PAUSE = 0.5
@@ -56,9 +57,16 @@ async def answering(
     )
 
 
-async def ended(program: Program, log: Path) -> str:
-    """Why the server ended, once it has."""
-    await asyncio.wait({program.exit})
+async def ended(program: Program, pulse: Pulse, log: Path) -> str:
+    """Why the server ended, or is to be given up, once one of them is so."""
+    hanging = asyncio.ensure_future(pulse.hung())
+    try:
+        both: set[asyncio.Future[Any]] = {program.exit, hanging}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        hanging.cancel()
+    if program.status is None:
+        return f"{hanging.result()}: {telling(log)}"
     return f"the server ended with {program.status} while it was measured: {telling(log)}"
 
 

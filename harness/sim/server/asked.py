@@ -95,9 +95,7 @@ async def asked(fields: Fields, *, chat: bool, vocabulary: Vocabulary, calls: bo
     )
 
 
-async def prompt_ids(
-    fields: Fields, *, chat: bool, vocabulary: Vocabulary
-) -> tuple[Ids, Messages]:
+async def prompt_ids(fields: Fields, *, chat: bool, vocabulary: Vocabulary) -> tuple[Ids, Messages]:
     """The token ids of a body's prompt, or of its messages under our template, and these."""
     if chat:
         return await _message_ids(fields.get("messages"), vocabulary)

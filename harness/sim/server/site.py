@@ -126,12 +126,23 @@ def site(
         raise InputError(str(error)) from error
     return Site(
         engine=made,
-        topology=parse(topology),
+        topology=_one_engine(topology),
         replay=_one_of("--replay", replay, REPLAYS),
         reasoning_key=_one_of("--reasoning-key", reasoning_key, KEYS),
         faults=script.read(faults) if faults else (),
         **settings,
     )
+
+
+def _one_engine(written: str) -> Topology:
+    """The topology of that name, which has no pools: the server is one engine."""
+    found = parse(written)
+    if found.pools:
+        raise InputError(
+            f"--topology: expected one engine such as TP4 or DEP2, got two pools, {written}: the "
+            "simulated server has none"
+        )
+    return found
 
 
 def _one_of(option: str, value: str, known: tuple[T, ...]) -> T:

@@ -1,14 +1,22 @@
-"""What `agentx_parity.py` replays: generated sessions squeezed into a minute, and a tokenizer.
+"""What `agentx_parity.py` stands on: short sessions, a tokenizer, a server, clients' programs.
 
-The tokenizer has a token for each character, so that any text cut anywhere is read again as it was
-cut, and eight for the marker of a replay, as long as ours is.
+The sessions are generated ones squeezed into a minute. The tokenizer has a token for each
+character, so that any text cut anywhere is read again as it was cut, and eight for the marker of a
+replay, as long as ours is.
 """
 
-from collections.abc import Sequence
+import os
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
+from time import monotonic, sleep
 
 import orjson
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -17,11 +25,16 @@ from workloads import export
 from workloads.synthesis import generate
 from workloads.weka import BLOCK, Agent, Call, Trace
 
+MODEL = "sim-model"
+PACE = 200
+PATIENCE = 150
+"""Tokens a second of each stream, and the seconds that a client may take."""
+
 TRACES = 6
 LEAST_CALLS, MOST_CALLS = 6, 60
 CONTEXT_LIMIT = 16_384
 LEAST_OUTPUT, MOST_OUTPUT = 60, 200
-SHORTER, LONGEST = 10.0, 7.0
+SHORTER, LONGEST = 15.0, 6.0
 """What recorded times are divided by, and the seconds that none of them is longer than."""
 
 WORD = " ZQXJKV"
@@ -64,6 +77,81 @@ def tokenizer(folder: Path) -> None:
     made.save(str(folder / "tokenizer.json"))
     told = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     (folder / "tokenizer_config.json").write_bytes(orjson.dumps({**told, "unk_token": "?"}))
+
+
+@contextmanager
+def serving(tokenizer: Path, log: Path) -> Iterator[str]:
+    """The URL of a fresh simulated server."""
+    program = Path(sys.executable).with_name("paceline")
+    command = [str(program), "sim", "--port", "0", "--pace", str(PACE), "--model-name", MODEL]
+    command += ["--tokenizer", str(tokenizer), "--log", str(log)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[-1]
+            favour(process.pid)
+            yield url
+        finally:
+            process.terminate()
+
+
+def favour(session: int) -> None:
+    """Puts all threads of a session before whatever else runs here, where we may."""
+    if not hasattr(os, "sched_setscheduler"):
+        return
+    for process in Path("/proc").glob("[0-9]*"):
+        # Processes and threads may end meanwhile.
+        with suppress(OSError):
+            if os.getsid(int(process.name)) == session:
+                for thread in (process / "task").iterdir():
+                    os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
+
+
+def run(command: Sequence[object], folder: Path, log: Path, codes: tuple[int, ...] = (0,)) -> None:
+    """Runs a client within bounds, before all else from its first answer in the log on.
+
+    Ends all of this where it ends with none of the codes.
+    """
+    hub = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    environment = {name: value for name, value in os.environ.items() if name not in hub}
+    words = [str(part) for part in command]
+    with (
+        (folder / "client.log").open("wb") as told,
+        subprocess.Popen(
+            words,
+            stdout=told,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        ) as process,
+    ):
+        started, favoured = monotonic(), False
+        while process.poll() is None:
+            sleep(0.01)
+            if not favoured and log.read_bytes().count(b"\n") > 1:
+                favour(process.pid)
+                favoured = True
+            if monotonic() - started > PATIENCE:
+                os.killpg(process.pid, signal.SIGKILL)
+                sys.exit(f"{command[0]} took more than {PATIENCE} s")
+    if process.returncode not in codes:
+        sys.exit(f"{command[0]} failed:\n{(folder / 'client.log').read_text()[-3000:]}")
+
+
+def installed(clients: Path, requirement: str) -> Path:
+    """The client's program, in an environment of its own, which is made where it is missing."""
+    folder = clients / requirement.replace("==", "-")
+    program = folder / "bin" / "aiperf"
+    if not program.exists():
+        print(f"installing {requirement}, about 1 GB", file=sys.stderr)
+        venv.create(folder, with_pip=True)
+        python = str(folder / "bin" / "python")
+        pip = [python, "-m", "pip", "install", "--quiet", requirement]
+        subprocess.run(pip, check=True, timeout=900)
+    return program
 
 
 def _squeezed(trace: Trace, random: Random) -> Trace:

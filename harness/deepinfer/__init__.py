@@ -1,0 +1,1 @@
+"""DeepInfer, an engine without a server: a worker in its own interpreter, spoken to in lines."""

@@ -1,0 +1,115 @@
+"""Servers that stay up between their points, beside those of other arms on the same GPUs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from harness.engine import Server
+from harness.processes import Program
+from harness.vllm.birth import Birth
+from harness.vllm.pulse import Pulse
+from results.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Up:
+    """A server that has come up: how to ask it, its processes, its log, and what was noted."""
+
+    arm: str
+    server: Server
+    program: Program
+    pulse: Pulse
+    born: Birth
+    log: Path
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing more can be expected of it."""
+        return self.program.status is not None or self.pulse.over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Held:
+    """A server that stays up until its task is told to let it go, or the event loop ends."""
+
+    up: Up
+    share: float
+    task: asyncio.Task[None]
+    release: asyncio.Event
+
+
+# A server lives as long as the event loop that its client and its processes belong to.
+_HELD: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Held]] = WeakKeyDictionary()
+
+
+def held() -> dict[str, Held]:
+    """The servers that are up on the running event loop, by what makes them one."""
+    return _HELD.setdefault(asyncio.get_running_loop(), {})
+
+
+def neighbours(up: Up) -> list[str]:
+    """The arms that are up beside this one."""
+    return sorted(one.up.arm for one in held().values() if one.up is not up)
+
+
+@asynccontextmanager
+async def resident(
+    name: str, share: float, start: Callable[[], AbstractAsyncContextManager[Up]]
+) -> AsyncIterator[Up]:
+    """The server of that name, started where it is not up yet; it stays up afterwards.
+
+    `share` is how much of each GPU's memory it takes. One that has ended is let go. Raises
+    EngineError where the shares add up to more than all, and what `start` raises.
+    """
+    one = held().get(name)
+    if one is None:
+        _check(share)
+        one = held()[name] = await _begin(share, start)
+    try:
+        yield one.up
+    finally:
+        if one.up.gone:
+            del held()[name]
+            one.release.set()
+            await one.task
+
+
+def _check(share: float) -> None:
+    shares = share + sum(one.share for one in held().values())
+    if shares > 1:
+        raise EngineError(
+            f"the arms that stay up together ask for {shares:.2f} of each GPU's memory: state "
+            "smaller shares as resident_share, or leave it out, so that one runs after the other"
+        )
+
+
+async def _begin(share: float, start: Callable[[], AbstractAsyncContextManager[Up]]) -> Held:
+    """Starts a server in a task of its own, which outlives the point that needs it first."""
+    ready: asyncio.Future[Up] = asyncio.get_running_loop().create_future()
+    release = asyncio.Event()
+    task = asyncio.create_task(_hold(start, ready, release))
+    try:
+        both: set[asyncio.Future[Any]] = {ready, task}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task})
+        raise
+    if not ready.done():
+        # It did not come up, and this says why.
+        await task
+    return Held(up=ready.result(), share=share, task=task, release=release)
+
+
+async def _hold(
+    start: Callable[[], AbstractAsyncContextManager[Up]],
+    ready: asyncio.Future[Up],
+    release: asyncio.Event,
+) -> None:
+    async with start() as up:
+        ready.set_result(up)
+        await release.wait()
