@@ -120,14 +120,16 @@ def test_a_file_is_small_and_sorted_and_written_the_same_twice(folder, tmp_path)
 def test_a_baseline_keeps_its_newest_runs(folder, again, tmp_path):
     path = tmp_path / "b.json"
     assert paceline("baseline", folder, "-o", path, "--keep", "2").exit_code == Exit.GOOD
-    later = again.parent / "tiny-29990101T000000Z"
+    # Names of their own: two runs may begin within one second.
+    second, later = (again.parent / f"tiny-{year}0101T000000Z" for year in (2998, 2999))
+    second.symlink_to(again)
     later.symlink_to(again)
-    assert "2 runs" in paceline("baseline", again, "--update", path).stdout
+    assert "2 runs" in paceline("baseline", second, "--update", path).stdout
     result = paceline("baseline", later, "--update", path)
     assert result.exit_code == Exit.GOOD
     assert f"left it: {folder.name}" in result.stdout
     kept = ledger.read(path)
-    assert [run.path.name for run in kept.runs] == [again.name, later.name]
+    assert [run.path.name for run in kept.runs] == [second.name, later.name]
     assert kept.keeps == 2
 
 
