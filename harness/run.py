@@ -165,7 +165,7 @@ async def _measure(
             _unless(stop, starting) as server,
             _on_the_wall(writer, engine.clock) as looks,
             sampled(server.metrics, writer.add_samples),
-            _watched(server, deaths, stop),
+            _watched(server, deaths, failures, stop),
         ):
             window = await _alone(
                 drive(
@@ -225,8 +225,13 @@ async def _unless(
 
 
 @asynccontextmanager
-async def _watched(server: Server, deaths: list[str], stop: asyncio.Event) -> AsyncIterator[None]:
-    """Notes it where the server ends by itself, and stops the load then."""
+async def _watched(
+    server: Server, deaths: list[str], failures: Sequence[str], stop: asyncio.Event
+) -> AsyncIterator[None]:
+    """Notes it where the server ends by itself, and stops the load then.
+
+    `failures` are those of the last requests, as long as nothing else has come since.
+    """
 
     async def watch(ended: Coroutine[Any, Any, str]) -> None:
         # Before what its requests say of it.
@@ -238,8 +243,8 @@ async def _watched(server: Server, deaths: list[str], stop: asyncio.Event) -> As
     task = asyncio.ensure_future(watch(server.ended())) if server.ended else None
     try:
         yield
-        # Its requests may all fail before it has ended.
-        if task and deaths:
+        # Its last requests may fail before it has ended.
+        if task and (deaths or failures):
             await asyncio.wait({task}, timeout=DYING)
     finally:
         if task:
