@@ -1,6 +1,7 @@
 """What the driver's own tool tells of this machine's GPUs: memory, clocks, power and throttling."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -8,6 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from harness.client import Page
 
 TOOL = "nvidia-smi"
+
+MASK = "CUDA_VISIBLE_DEVICES"
+"""The variable that hides GPUs from a program, though not from the tool."""
 
 PERIOD = 1.0
 """Seconds between two looks of the tool."""
@@ -35,8 +39,13 @@ Looks = dict[str, dict[str, float]]
 
 
 async def memory(surroundings: Mapping[str, str]) -> dict[str, int] | None:
-    """The bytes in use on every GPU by its index; None where nobody tells."""
-    answer = await _answer(("index", "memory.used"), surroundings)
+    """The bytes in use on every GPU by its index; None where nobody tells.
+
+    GPUs that a program in these surroundings does not see are left out: they are another's.
+    """
+    mask = {**os.environ, **surroundings}.get(MASK)
+    only = ("-i", mask.replace(" ", "")) if mask else ()
+    answer = await _answer(("index", "memory.used"), surroundings, only)
     if answer is None:
         return None
     rows = (line.split(",") for line in answer.splitlines())
@@ -148,14 +157,16 @@ async def _read(
                 looks[found[0]] = found[1]
 
 
-async def _answer(fields: Iterable[str], surroundings: Mapping[str, str]) -> str | None:
+async def _answer(
+    fields: Iterable[str], surroundings: Mapping[str, str], only: Iterable[str] = ()
+) -> str | None:
     """What the tool answers to one question; None where there is no tool, or it refuses."""
     tool = _tool(surroundings)
     if tool is None:
         return None
     try:
         process = await asyncio.create_subprocess_exec(
-            *(tool, *_question(fields)),
+            *(tool, *_question(fields), *only),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

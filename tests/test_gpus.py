@@ -86,6 +86,11 @@ def test_memory_is_told_in_bytes_by_gpu(tmp_path):
     assert asyncio.run(gpus.memory(surroundings(tmp_path))) == {"0": 4 << 20, "1": 4 << 20}
 
 
+def test_the_memory_of_gpus_that_a_program_does_not_see_is_anothers(tmp_path):
+    around = {**surroundings(tmp_path), gpus.MASK: "1"}
+    assert asyncio.run(gpus.memory(around)) == {"1": 4 << 20}
+
+
 def test_a_server_that_does_not_answer_is_silent_whatever_the_gpus_say(tmp_path):
     async def main() -> str | None:
         async with gpus.watched(page(None), surroundings(tmp_path)) as watched:

@@ -299,7 +299,9 @@ def test_arms_with_a_share_stay_up_between_their_points_and_say_so(tmp_path):
         ["vllm TP1 replay=off"],
         ["vllm TP1 replay=on"],
     ]
-    assert "is up since an earlier point" in (found[2].path / "server.log").read_text()
+    log = (found[2].path / "server.log").read_text()
+    assert "is up since an earlier point" in log
+    assert "its prefix cache was emptied" in log
     assert processes.leftovers(tmp_path) == []
 
 

@@ -5,10 +5,9 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
+from harness.gpus import MASK
 from harness.topology import Topology
 from results.errors import UnsupportedError
-
-MASK = "CUDA_VISIBLE_DEVICES"
 
 
 def check(topology: Topology, variables: Mapping[str, str]) -> None:

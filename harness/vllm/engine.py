@@ -21,9 +21,10 @@ from harness.vllm.command import HOST
 from harness.vllm.flags import Offer, offered
 from harness.vllm.knobs import Affinity, Engram, Graphs, Recipe, Speculation
 from harness.vllm.pulse import Pulse
-from harness.vllm.ready import answering, ended
+from harness.vllm.ready import answering, emptied, ended
 from harness.vllm.resident import Up, held, neighbours, resident
 from harness.vllm.witness import witnessed
+from harness.wire.client import HttpClient
 from harness.wire.deadline import Timeouts
 from harness.wire.dialect import Mode
 from results.errors import EngineError, UnsupportedError
@@ -147,7 +148,7 @@ class Vllm:
             devices.check(deployment.topology, variables)
         async with self._up(deployment, seed, log) as up:
             if up.log != log:
-                _note(log, f"this server is up since an earlier point, and its log is {up.log}")
+                _note(log, await _taken_up(up))
             chosen = up.born.held or ()
             async with gpus.watched(up.pulse.page, variables, chosen) as page:
                 yield replace(
@@ -252,6 +253,16 @@ def _plain(deployment: Deployment) -> Deployment:
 def _note(log: Path, words: str) -> None:
     with log.open("a") as file:
         file.write(f"paceline: {words}\n")
+
+
+async def _taken_up(up: Up) -> str:
+    """Makes a server ready that another point has used; what there is to say of it."""
+    assert isinstance(up.server.client, HttpClient)
+    done = "was emptied" if await emptied(up.server.client.url) else "could not be emptied"
+    return (
+        f"this server is up since an earlier point, and its log is {up.log}; "
+        f"its prefix cache {done}"
+    )
 
 
 def _refuse_leftovers(log: Path) -> None:

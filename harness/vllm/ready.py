@@ -6,6 +6,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from harness.clock import now
 from harness.engine import Server
 from harness.processes import Program
@@ -15,6 +17,9 @@ from results.errors import EngineError
 
 PAUSE = 0.5
 """Seconds between two attempts to get a first answer."""
+
+EMPTYING = 30.0
+"""Seconds in which a server must have emptied its prefix cache."""
 
 Ask = Callable[[], AbstractAsyncContextManager[Server]]
 
@@ -68,6 +73,20 @@ async def ended(program: Program, pulse: Pulse, log: Path) -> str:
     if program.status is None:
         return f"{hanging.result()}: {telling(log)}"
     return f"the server ended with {program.status} while it was measured: {telling(log)}"
+
+
+async def emptied(url: str) -> bool:
+    """Empties the prefix cache of a server that was measured before; whether it says it did."""
+    limit = aiohttp.ClientTimeout(total=EMPTYING)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=limit, trust_env=False) as session,
+            session.post(f"{url}/reset_prefix_cache", json={}, allow_redirects=False) as response,
+        ):
+            # Older ones answer with nothing, newer ones with {"success": false} while it is in use.
+            return response.status == 200 and b"false" not in await response.read()
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return False
 
 
 async def _given_up(attempt: asyncio.Future[Server]) -> None:
