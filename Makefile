@@ -12,8 +12,10 @@ demo: .venv/installed
 	@echo 'Above, on a simulated engine: at one load, replay=on beside replay=off is what bounded replay'
 	@echo 'does to the first token (TTFT); TP4 beside DEP2 is what a user gets (tok/s/user), and a GPU.'
 	$(BIN)/paceline run agentx --new --quiet > /dev/null
+	@echo 'Now questions: a simulated model that loses one answer in twenty where replay is on.'
+	$(BIN)/paceline run accuracy --new --quiet
 	$(BIN)/paceline report "$$(ls -td runs/smoke-* | head -n 1)" "$$(ls -td runs/agentx-* | head -n 1)" \
-	  -o report.html
+	  "$$(ls -td runs/accuracy-2* | head -n 1)" -o report.html
 	@rm -rf runs/demo
 	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/base > /dev/null
 	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/fresh $(SET)=1.001 > /dev/null
@@ -53,8 +55,8 @@ clean:
 
 .venv/installed: .venv/bin/python pyproject.toml constraints.txt
 	@echo 'Installing paceline into .venv'
-	@if command -v uv >/dev/null; then uv pip install --quiet --python .venv -c constraints.txt -e .; \
-	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .; fi
+	@if command -v uv >/dev/null; then uv pip install --quiet --python .venv -c constraints.txt -e '.[accuracy]'; \
+	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[accuracy]'; fi
 	@touch $@
 
 .venv/installed-dev: .venv/installed

@@ -168,14 +168,18 @@ def report(
 
     Example: paceline report runs/smoke-20260101T120000Z -o report.html
     """
+    from reports import delivery
     from reports.page import write
     from results.run import read
 
     with sentences():
-        write([read(path) for path in runs], out)
+        found = [read(path) for path in runs]
+        write(found, out)
         print(f"Wrote {out}")
         if as_json:
-            print_json({"report": str(out), "runs": [str(path) for path in runs]})
+            replays = delivery.facts(found)
+            named = [str(path) for path in runs]
+            print_json({"report": str(out), "runs": named, "replays": replays})
 
 
 @app.command()
@@ -342,12 +346,15 @@ def _keys(planned: Plan) -> dict[str, str]:
 
 def _close(path: Path, statuses: Counter[str], *, as_json: bool) -> None:
     """Prints the run's table and ends with what it came to."""
+    from reports.comparison import gap_text
     from reports.tables import summary_table
     from results.metrics import pool, summarise
     from results.run import read
 
-    points = [summarise(point) for point in read(path).points]
+    whole = read(path)
+    points = [summarise(point) for point in whole.points]
     print(summary_table(pool(points)))
+    print(gap_text(whole), end="")
     print(f"Run folder: {path}\nReport:     paceline report {path} -o report.html")
     invalid = sum(point.status == "finished" and not point.valid for point in points)
     if as_json:

@@ -4,13 +4,14 @@ The client and paceline drive one server, `paceline sim`, from the same trace fi
 seed, concurrency and caps, scaled so that they are crossed. Its log says what came, when, how long
 and in which messages; the clients only name their requests. Twelve settings: concurrency 1, 4 and
 16, sessions with and without sub-agents, two seeds of these, profile ci-synth with agentx-harness
-1.0.12; `--profile aiperf-mvp-0.13` does the same with aiperf 0.13.0. Both are installed from the
-package index, each into an environment of its own, which `--clients` keeps.
+1.0.12; and one whose prompts grow beyond the server's context. `--profile aiperf-mvp-0.13` does it
+with aiperf 0.13.0. Each is installed from the package index where `--clients` does not have it.
 
 A setting agrees where, tree by tree,
 - primers, warm-up and window are the same (trace, stream, turn), but for requests due within
   a quarter of a second of the window's end,
 - each of them has the same input tokens, messages and output limit,
+- as many requests were refused,
 - a turn that joins sub-agents comes after all of them,
 - X-Correlation-ID tells the streams of the trees apart,
 - dispatch moments, counted from each window's first request, are within 50 ms at p95.
@@ -37,7 +38,7 @@ import agentx_stage
 import numpy as np
 import orjson
 import yaml
-from agentx_stage import MODEL, installed, run, serving
+from agentx_stage import MODEL, Setting, installed, run, serving, traces_of
 
 from results import rows
 from suites.exits import Exit
@@ -48,6 +49,7 @@ from workloads.session import Key
 from workloads.start import starts
 
 CONCURRENCIES, SEEDS = (1, 4, 16), (1, 2)
+LIMIT = 7200
 SECONDS, GRACE = 12, 30
 P95 = 0.050
 AT_ONCE = 0.02
@@ -66,19 +68,6 @@ SHOWN = 12
 """How many differences of a setting are named."""
 
 CLIENTS = {"ci-synth": "agentx-harness==1.0.12", "aiperf-mvp-0.13": "aiperf==0.13.0"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What one comparison is made at."""
-
-    concurrency: int
-    agents: bool
-    seed: int
-
-    def __str__(self) -> str:
-        told = "with" if self.agents else "without"
-        return f"concurrency {self.concurrency:2}, {told:7} sub-agents, seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,27 +187,23 @@ def run_seed(setting: Setting, profile: Profile, folder: Path) -> int:
     return next((int(orjson.loads(point.read_bytes())["seed"]) for point in points), setting.seed)
 
 
-def traces_of(files: Path, setting: Setting) -> Path:
-    """The folder of a setting's traces."""
-    return files / f"{'with' if setting.agents else 'without'}-{setting.seed}"
-
-
-def sent(drive: Client, setting: Setting, files: Path, folder: Path) -> list[Sent]:
-    """What the server saw of a client, in order of arrival."""
+def sent(drive: Client, setting: Setting, files: Path, folder: Path) -> tuple[list[Sent], int]:
+    """What the server saw of a client, in order of arrival, and how many more it refused."""
     folder.mkdir()
     log = folder / "truth.jsonl"
-    with serving(files / "tokenizer", log) as url:
+    with serving(files / "tokenizer", log, setting.limit) as url:
         names = drive(setting, url, folder)
     lines = [orjson.loads(line) for line in log.read_bytes().splitlines()[1:]]
     lines.sort(key=lambda line: line["arrived"])
-    found = [_sent(names[line["id"]], line) for line in lines if line["id"] in names]
-    refused = sum(line["finish"] == "refused" for line in lines)
-    unknown = len(lines) - len(found)
+    # The public client does not tell of those that were refused.
+    answered = [line for line in lines if line["finish"] != "refused"]
+    found = [_sent(names[line["id"]], line) for line in answered if line["id"] in names]
+    refused, unknown = len(lines) - len(answered), len(answered) - len(found)
     print(f"    {len(found)} requests, {refused} refused, {unknown} without a name")
     # Ours first asks for four tokens, to see that the server answers.
     if unknown > 1:
         sys.exit(f"{unknown} requests have no name among those that the client tells")
-    return found
+    return found, refused
 
 
 def _sent(name: Name, line: Mapping[str, Any]) -> Sent:
@@ -421,9 +406,10 @@ def primers(setting: Setting, plans: Mapping[str, Plan], profile: Profile, seed:
 
 
 def settings() -> Iterator[Setting]:
-    """The twelve, those with the fewest lanes first."""
+    """All of them, those with the fewest lanes first."""
     for concurrency, agents, seed in product(CONCURRENCIES, (False, True), SEEDS):
         yield Setting(concurrency=concurrency, agents=agents, seed=seed)
+    yield Setting(concurrency=4, agents=True, seed=1, limit=LIMIT)
 
 
 def differing(
@@ -443,22 +429,23 @@ def differing(
     plans = {trace.id: plan(trace, profile) for trace in weka.read(str(traces))}
     folder.mkdir(parents=True)
     one, other = clients
-    found = sent(one, setting, files, folder / "0")
+    found, refused = sent(one, setting, files, folder / "0")
     first = primers(setting, plans, profile, run_seed(setting, profile, folder))
     mine = side(found, first)
     for attempt in range(1, ATTEMPTS + 1):
-        theirs = side(sent(other, setting, files, folder / str(attempt)), first)
-        finding = compared(mine, theirs, plans, profile)
+        seen, more = sent(other, setting, files, folder / str(attempt))
+        finding = compared(mine, side(seen, first), plans, profile)
         if finding.sent or not finding.when or monotonic() > until:
             break
-    return [*finding.sent, *finding.when]
+    wrong = [f"refused: {refused} here, {more} there"] if refused != more else []
+    return [*wrong, *finding.sent, *finding.when]
 
 
 def arguments() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", choices=CLIENTS, default="ci-synth")
-    parser.add_argument("--settings", type=int, nargs="*", help="which of the twelve, from 0")
+    parser.add_argument("--settings", type=int, nargs="*", help="which of the thirteen, from 0")
     parser.add_argument("--clients", type=Path, help="a folder of environments, kept")
     parser.add_argument("--keep", type=Path, help="a new folder for logs and run folders")
     parser.add_argument("--itself", action="store_true")

@@ -12,7 +12,7 @@ import sys
 import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
@@ -41,6 +41,21 @@ WORD = " ZQXJKV"
 """The one word of the simulated server's answers: no text has it, and it is one token."""
 
 MARKER = r"[0-9a-f]{12}\]\n\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What one comparison is made at."""
+
+    concurrency: int
+    agents: bool
+    seed: int
+    limit: int | None = None
+
+    def __str__(self) -> str:
+        told = "with" if self.agents else "without"
+        limit = f", at most {self.limit} tokens" if self.limit else ""
+        return f"concurrency {self.concurrency:2}, {told:7} sub-agents, seed {self.seed}{limit}"
 
 
 def traces(seed: int, *, agents: bool) -> list[Trace]:
@@ -79,12 +94,18 @@ def tokenizer(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_bytes(orjson.dumps({**told, "unk_token": "?"}))
 
 
+def traces_of(files: Path, setting: Setting) -> Path:
+    """The folder of a setting's traces."""
+    return files / f"{'with' if setting.agents else 'without'}-{setting.seed}"
+
+
 @contextmanager
-def serving(tokenizer: Path, log: Path) -> Iterator[str]:
-    """The URL of a fresh simulated server."""
+def serving(tokenizer: Path, log: Path, limit: int | None = None) -> Iterator[str]:
+    """The URL of a fresh simulated server, whose context is limited where a limit is given."""
     program = Path(sys.executable).with_name("paceline")
     command = [str(program), "sim", "--port", "0", "--pace", str(PACE), "--model-name", MODEL]
     command += ["--tokenizer", str(tokenizer), "--log", str(log)]
+    command += ["--context-limit", str(limit)] if limit else []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.chat import Chat
 from workloads.prompt import Prompt
 
 Moments = NDArray[np.float64]
@@ -21,6 +22,7 @@ class Request:
     """One request, ready to send: its prompt salted, its session and rank settled.
 
     `tree` names the session tree where several streams share one; `session` names the stream.
+    Where there is a `chat`, its messages are sent and `output` is the most that may come back.
     """
 
     id: str
@@ -29,6 +31,7 @@ class Request:
     session: str
     tree: str | None = None
     rank: int | None = None
+    chat: Chat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,7 +40,8 @@ class Reply:
 
     `stamps`, `tokens` and `kinds` have one entry a piece; `tokens` is None where the server does
     not say how many tokens a piece holds. `error` is a sentence where the request failed; `cut` is
-    true where it was stopped at the end of the window, with all that had arrived by then.
+    true where it was stopped at the end of the window, with all that had arrived by then. `text`
+    and `reasoning` are kept of answers to a chat only.
     """
 
     sent: float | None
@@ -57,6 +61,16 @@ class Reply:
     server_ttft: float | None = None
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
+    text: str | None = None
+    reasoning: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many tokens a question is, and how many the model can hold with its answer."""
+
+    tokens: int | None
+    context: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

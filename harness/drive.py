@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -14,8 +14,20 @@ from harness.clock import now, until
 from harness.load import Closed, Open, Recorded, arrivals
 from harness.point import Point
 from harness.stage import protocol
-from harness.trial import Call, Keep, Trial, ceiling_of, landed, launch, rank_of, record, send
-from harness.warmth import due
+from harness.trial import (
+    Call,
+    Hear,
+    Keep,
+    Trial,
+    ceiling_of,
+    landed,
+    launch,
+    rank_of,
+    record,
+    send,
+    unheard,
+)
+from harness.warmth import due, restless
 from results.errors import EngineError
 from results.evidence import Protocol
 from results.record import Phase
@@ -33,12 +45,13 @@ MADE_AHEAD = 16
 class Window:
     """When the load that counts began and ended, in seconds since the point began.
 
-    `protocol` is what a replay by a profile says of itself.
+    `protocol` is what a replay by a profile says of itself, `restless` why its warm-up was none.
     """
 
     opened: float
     closed: float
     protocol: Protocol | None = None
+    restless: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,11 +78,13 @@ async def drive(
     salt: int,
     interrupt: asyncio.Event,
     settle: bool = False,
+    hear: Hear = unheard,
 ) -> Window:
     """Warms the server up, opens the window, follows the load, and closes it.
 
-    Every request sent becomes a record, also those cut at the end. Returns early, with everything
-    in flight cut, when `interrupt` is set. Raises EngineError where a profile's rules end it.
+    Every request sent becomes a record, also those cut at the end; `hear` is told what came of
+    those for a question. Returns early, with everything in flight cut, when `interrupt` is set.
+    Raises EngineError where a profile's rules end it.
     """
     load = point.load
     limit = None if isinstance(load, Closed) else load.limit
@@ -80,6 +95,7 @@ async def drive(
             arm=point.deployment.arm,
             client=client,
             keep=keep,
+            hear=hear,
             run=run,
             salt=salt,
             sends=sends,
@@ -95,7 +111,7 @@ async def drive(
             window = await _sessions_in_turn(trial, stop)
         trial.cut.set()
         stop.cancel()
-    return window
+    return replace(window, restless=trial.restless)
 
 
 async def _sessions_in_turn(trial: Trial, stop: asyncio.Task[Any]) -> Window:
@@ -153,6 +169,7 @@ async def _warm_up(trial: Trial, *, settle: bool) -> None:
     rounds: list[list[float]] = []
     while due(rounds, trial.point.load.warmup, settle=settle):
         rounds.append(await _round(trial, len(rounds)))
+    trial.restless = restless(rounds, trial.point.load.warmup, settle=settle)
 
 
 async def _round(trial: Trial, turn: int) -> list[float]:
@@ -293,6 +310,7 @@ def _request(trial: Trial, tree: Tree, turn: Turn, pinned: int | None) -> Reques
         output=turn.output,
         session=session,
         rank=pinned,
+        chat=turn.chat,
     )
 
 
@@ -317,9 +335,35 @@ async def _send(trial: Trial, tree: Tree, call: Call) -> None:
     if begin is not None:
         begin.set_result(now())
     try:
-        await send(trial, call, tree.seen)
+        reply = await send(trial, call, tree.seen)
+        while call.request.chat and call.key.turn < call.request.chat.retries and _passing(reply):
+            await asyncio.sleep(0.25 * 4.0**call.key.turn)
+            call = _again(call)
+            reply = await send(trial, call, tree.seen)
     finally:
         if trial.limit:
             trial.limit.release()
         if not end.done():
             end.set_result(now())
+
+
+def _passing(reply: Reply) -> bool:
+    """Whether a request failed in a way that may not befall it again."""
+    refused = (
+        reply.status is not None and 400 <= reply.status < 500 and reply.status not in {408, 429}
+    )
+    return reply.error is not None and not reply.cut and not refused
+
+
+def _again(call: Call) -> Call:
+    """The same question once more, under a name of its own."""
+    turn = call.key.turn + 1
+    name = f"{call.request.session}-{turn}"
+    moment = now()
+    return replace(
+        call,
+        key=call.key._replace(turn=turn),
+        request=replace(call.request, id=name),
+        planned=moment,
+        ready=moment,
+    )

@@ -12,15 +12,17 @@ import numpy as np
 
 from harness.client import Reply, Request
 from harness.clock import Clock
-from harness.engine import Deployment, Server
+from harness.engine import Affinity, Deployment, Server
+from harness.load import Load
 from harness.wire.client import HttpClient
 from harness.wire.deadline import Timeouts
-from harness.wire.dialect import Dialect, Mode
+from harness.wire.dialect import Dialect, Mode, refusal
 from harness.wire.pool import Pool, plain, tokenized
 from harness.wire.render import Renderer
 from results.errors import EngineError, UnsupportedError
 from results.evidence import Observed
 from workloads.prompt import Prompt, Role
+from workloads.session import Workload
 
 CHECK_INPUT, CHECK_OUTPUT = 16, 4
 
@@ -42,12 +44,15 @@ class Endpoint:
     `tokenizer` is a `tokenizer.json` or its folder; without one, prompts are ids below
     `vocabulary`, in mode `ids` only. `api_key_env` names a variable; the key itself is only ever
     handed to `start`. `gpus` is what the owner states, for figures per GPU. `headers` and `body`
-    are added to every request and are no place for secrets.
+    are added to every request and are no place for secrets. With `affinity: port` each
+    data-parallel rank has an address of its own in `rank_urls`.
     """
 
     kind: Literal["endpoint"] = "endpoint"
     name: str = "endpoint"
     url: str
+    rank_urls: tuple[str, ...] = ()
+    affinity: Affinity = "rank-header"
     model: str
     mode: Mode = "ids"
     tokenizer: str | None = None
@@ -56,6 +61,7 @@ class Endpoint:
     reasoning_effort: str | None = None
     exact_output: bool = True
     chunk_usage: bool = False
+    forced_outputs: bool = False
     api_key_env: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
@@ -66,14 +72,22 @@ class Endpoint:
     provenance: Literal["measured", "plumbing"] = "measured"
 
     def __post_init__(self) -> None:
-        place = urlsplit(self.url)
-        if place.scheme not in {"http", "https"} or not place.hostname:
-            raise ValueError("url is none: write it as http://HOST:PORT")
+        for url in (self.url, *self.rank_urls):
+            _check_url(url)
+        if bool(self.rank_urls) != (self.affinity == "port"):
+            raise ValueError(
+                "rank_urls are the addresses of the ranks of affinity port: state both or neither"
+            )
+        if self.forced_outputs and self.mode != "ids":
+            raise ValueError(
+                f"forced_outputs are tokens, and mode {self.mode} sends text: write mode: ids"
+            )
         if self.mode != "ids" and self.tokenizer is None:
             raise ValueError(f"mode {self.mode} needs text: state a tokenizer, or use mode ids")
         secret = sorted(name for name in self.headers if name.lower() in SECRET_HEADERS)
         # A query is where some servers take their key.
-        open_url = "@" in place.netloc or "?" in self.url
+        urls = (self.url, *self.rank_urls)
+        open_url = any("@" in urlsplit(url).netloc or "?" in url for url in urls)
         open_proxy = self.proxy is not None and ("@" in self.proxy or "?" in self.proxy)
         if open_url or open_proxy or secret:
             where = "the url" if open_url else "the proxy"
@@ -104,6 +118,7 @@ class Endpoint:
             reasoning_effort=self.reasoning_effort,
             exact_output=self.exact_output,
             chunk_usage=self.chunk_usage,
+            forced_outputs=self.forced_outputs,
             body=self.body,
         )
 
@@ -136,6 +151,8 @@ class Endpoint:
             key=self._key(keys),
             ca_file=self.ca_file,
             proxy=self.proxy,
+            ranks=self.rank_urls,
+            routed=self.affinity == "router",
         )
         try:
             reply = await self._answered(client, seed)
@@ -149,9 +166,15 @@ class Endpoint:
                 observe=lambda: self._observed(deployment, client, configuration),
                 steps=lambda: None,
                 metrics=client.page("/metrics"),
+                room=client.room,
             )
         finally:
             await client.close()
+
+    def check(self, workload: Workload, load: Load, deployment: Deployment) -> None:  # noqa: ARG002
+        """Raises UnsupportedError where it cannot do this work."""
+        if workload.kind == "questions" and (reason := refusal(self.dialect)):
+            raise UnsupportedError(f"{self.name}: {reason}")
 
     def _check(self, deployment: Deployment) -> None:
         topology = deployment.topology
@@ -159,6 +182,11 @@ class Endpoint:
             raise UnsupportedError(
                 f"{self.name} states gpus: {self.gpus}, and {topology.name} has {topology.gpus}: "
                 "write the topology that it really has"
+            )
+        if self.rank_urls and len(self.rank_urls) != topology.ranks:
+            raise UnsupportedError(
+                f"{self.name} states {len(self.rank_urls)} rank_urls, and {topology.name} has "
+                f"{topology.ranks} ranks: write one for each"
             )
         if deployment.flags or deployment.environment:
             raise UnsupportedError(
@@ -229,6 +257,12 @@ class Endpoint:
             },
             configuration=configuration,
         )
+
+
+def _check_url(url: str) -> None:
+    place = urlsplit(url)
+    if place.scheme not in {"http", "https"} or not place.hostname:
+        raise ValueError("url is none: write it as http://HOST:PORT")
 
 
 def _names(models: object) -> list[str]:

@@ -8,14 +8,20 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from harness.client import Client, Page
+from harness.client import Client, Page, Request, Room
 from harness.clock import Clock
 from harness.load import Load
 from harness.topology import Topology
+from results.errors import UnsupportedError
 from results.evidence import Observed
+from workloads.forward import Forward
 from workloads.session import Workload
 
 Replay = Literal["off", "on-eager", "on"]
+
+Affinity = Literal["rank-header", "port", "router"]
+"""How sessions are kept at their data-parallel ranks: by a header that names the rank, by a port
+that each rank has, or by a router that knows sessions by theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +53,8 @@ class Server:
 
     `metrics` is where it tells its counters, in Prometheus's words. `ended` gives a coroutine that
     waits until the server has ended by itself, and says why. One that `compiles` is slow at first,
-    and is warmed up until its times settle.
+    and is warmed up until its times settle. `room` tells what there is for an answer to a
+    question, `made_up` whether drafts are accepted without looking, where that is known.
     """
 
     client: Client
@@ -56,6 +63,8 @@ class Server:
     metrics: Page | None = None
     ended: Callable[[], Coroutine[Any, Any, str]] | None = None
     compiles: bool = False
+    room: Callable[[Request], Coroutine[Any, Any, Room]] | None = None
+    made_up: bool | None = None
 
 
 class Engine(Protocol):
@@ -100,3 +109,32 @@ class Choosy(Protocol):
 
     def check(self, workload: Workload, load: Load, deployment: Deployment) -> None:
         """Raises UnsupportedError where it cannot do this work."""
+
+
+@runtime_checkable
+class Prober(Protocol):
+    """An engine that can time single steps of itself, without a server."""
+
+    def probing(self, deployment: Deployment, workload: Forward) -> list[str]:
+        """What timing the steps would do, a line each: the exact commands.
+
+        Raises UnsupportedError where it cannot time them.
+        """
+
+    async def probe(
+        self, deployment: Deployment, workload: Forward, *, log: Path
+    ) -> tuple[Observed, pa.Table]:
+        """What ran, and rows of results.steps.SCHEMA; its own log goes to the path `log`.
+
+        Raises EngineError where it fails, and UnsupportedError where it cannot be had.
+        """
+
+
+def prober(engine: Engine) -> Prober:
+    """The engine as one that times its own steps. Raises UnsupportedError where it cannot."""
+    if isinstance(engine, Prober):
+        return engine
+    raise UnsupportedError(
+        f"kind {engine.kind} cannot time single steps: write kind: vllm, whose bench forward does, "
+        "or a batch or single workload, which any engine answers"
+    )

@@ -12,7 +12,7 @@ from harness.client import Reply
 from harness.clock import now
 from harness.live import Live
 from harness.making import Made
-from harness.stage import Stage, plant
+from harness.stage import Stage, make_ahead, plant
 from harness.stage import set_up as stage_of
 from harness.trial import Call, Trial, launch, send
 from results.overflow import overflowed
@@ -81,6 +81,7 @@ async def follow(stage: Stage, opened: float) -> None:
                 stage.agenda.add(opened + max(0.0, place.offset - first), number, stream)
         _idle(stage, tree, opened)
     await stage.over.wait()
+    assert stage.failure, "the window ended by itself"
 
 
 def close(stage: Stage) -> None:
@@ -89,6 +90,8 @@ def close(stage: Stage) -> None:
     stage.agenda.close()
     stage.watch.close()
     making.forget_all(stage.made)
+    if stage.building:
+        stage.building.cancel()
     if stage.fuse:
         stage.fuse.cancel()
 
@@ -242,13 +245,30 @@ def _release(stage: Stage, tree: Live) -> None:
 
 
 def _recycle(stage: Stage, tree: Live, moment: float) -> None:
-    """Gives the lane the next trace, from its first turn on."""
+    """Gives the lane the next trace, from its first turn on, as soon as it has been made."""
     del stage.trees[tree.number]
-    stage.coming.append(next(stage.source))
-    replay = stage.coming.popleft()
-    fresh = plant(stage, replay, again(replay.plan, tree.lane))
-    stage.recycled += stage.phase == "window"
-    _due(stage, fresh, fresh.trace, moment)
+    stage.free.append((tree.lane, moment))
+    stage.unready += stage.phase == "window" and not stage.coming
+    _fill(stage)
+
+
+def _fill(stage: Stage) -> None:
+    """Gives free lanes what has been made, and has more made."""
+    while stage.free and stage.coming:
+        lane, moment = stage.free.popleft()
+        replay = stage.coming.popleft()
+        make_ahead(stage, _arrived)
+        fresh = plant(stage, replay, again(replay.plan, lane))
+        stage.recycled += stage.phase == "window"
+        _due(stage, fresh, fresh.trace, moment)
+
+
+def _arrived(stage: Stage) -> None:
+    """Goes on with a replay that has been made, where a lane waits for it."""
+    make_ahead(stage, _arrived)
+    if stage.free:
+        _fill(stage)
+        _settle(stage)
 
 
 def _idle(stage: Stage, tree: Live, moment: float) -> None:
@@ -279,7 +299,7 @@ def _hurry(stage: Stage, tree: Live) -> None:
 
 def _settle(stage: Stage) -> None:
     """Ends the pressure when nothing is in flight, and bounds how long all of it is idle."""
-    if stage.flying or stage.closed or stage.phase == "primer":
+    if stage.flying or stage.free or stage.closed or stage.phase == "primer":
         return
     if stage.phase == "warm-up":
         stage.over.set()

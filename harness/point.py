@@ -6,9 +6,10 @@ from typing import Any
 
 import orjson
 
-from harness.engine import Choosy, Deployment
+from harness.engine import Choosy, Deployment, prober
 from harness.load import Closed, Load, Open, Recorded
 from results.objectives import Objectives
+from workloads.forward import Forward
 from workloads.prompt import seed_of
 from workloads.session import Workload
 
@@ -34,8 +35,20 @@ class Point:
     def check(self) -> None:
         """Raises UnsupportedError where the engine cannot do this work."""
         engine = self.deployment.engine
+        if isinstance(self.workload, Forward):
+            prober(engine)
         if isinstance(engine, Choosy):
             engine.check(self.workload, self.load, self.deployment)
+
+    def describe(self) -> list[str]:
+        """What starting its engine would do, a line each.
+
+        Raises UnsupportedError where that cannot run the deployment, or time its steps.
+        """
+        engine = self.deployment.engine
+        if isinstance(self.workload, Forward):
+            return prober(engine).probing(self.deployment, self.workload)
+        return engine.describe(self.deployment)
 
     @property
     def changed(self) -> bool:

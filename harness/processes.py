@@ -5,8 +5,10 @@ Needs Linux: what a program has started is read from /proc.
 
 import asyncio
 import os
+import shlex
 import shutil
 import signal
+import sys
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 
+from harness.keeper import FAR, NEAR, SHARED_MEMORY, shared_memory
 from results.errors import EngineError
 
 MARK = "PACELINE_SERVER"
@@ -26,7 +29,11 @@ PAUSE = 0.1
 LEAST = 19
 """The nice value of whoever lets everybody else go first."""
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+PARTING = 10.0
+"""Seconds in which a program must end by itself once its paceline is gone."""
+
+KEEPER = Path(__file__).with_name("keeper.py")
+"""What stands between us and a program, and outlives us for as long as it takes to end that."""
 
 _PROC = Path("/proc")
 
@@ -46,6 +53,14 @@ class Process:
         return self.pid, self.began
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How another machine is reached: words that take a line for its shell, and a Python there."""
+
+    words: tuple[str, ...]
+    python: str
+
+
 class Program:
     """A started program; must be stopped.
 
@@ -54,9 +69,18 @@ class Program:
     vLLM's engine core does.
     """
 
-    def __init__(self, root: asyncio.subprocess.Process, mark: str, log: Path, place: Path) -> None:
+    def __init__(
+        self,
+        root: asyncio.subprocess.Process,
+        mark: str,
+        log: Path,
+        place: Path,
+        *,
+        far: bool = False,
+    ) -> None:
         self.exit = asyncio.ensure_future(root.wait())
         self._root = root
+        self._far = far
         self._mark = mark
         self._log = log
         self._place = place
@@ -97,7 +121,7 @@ class Program:
         Reads every mapping of every member: not to be called while something is measured.
         """
         for process in self.members():
-            self._shared |= _shared_memory(process.pid) - self._before
+            self._shared |= shared_memory(process.pid) - self._before
 
     async def stop(self, seconds: float) -> list[str]:
         """Ends it with all its members, politely at first; what had to be cleared away after it.
@@ -105,6 +129,10 @@ class Program:
         Raises EngineError where something is still there after so many seconds.
         """
         self.note()
+        if self._far and self._root.stdin:
+            # No signal of ours reaches the other machine, and the end of this does.
+            self._root.stdin.close()
+            await asyncio.wait({self.exit}, timeout=seconds)
         try:
             for number, share in ((signal.SIGINT, 0.5), (signal.SIGTERM, 0.25)):
                 if await self._ended(number, seconds * share):
@@ -165,37 +193,55 @@ class Program:
 
 
 async def start(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, *, background: bool = False
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    *,
+    background: bool = False,
+    through: Reach | None = None,
+    seconds: float = PARTING,
 ) -> Program:
     """Starts a program in a session of its own, with its output in `log`.
 
     It gets its own folder for temporary files, which goes when it is stopped; in the `background`
-    it has the cores only when nobody else wants them. Raises EngineError where there is no such
-    program, and where this is not Linux.
+    it has the cores only when nobody else wants them. Where paceline dies, all of it ends within
+    `seconds`. Raises EngineError where there is no such program, and where this is not Linux.
     """
     if not (_PROC / "self/stat").exists():
         raise EngineError(
             "servers can be started on Linux only: what they start is read from /proc"
         )
+    first = through.words[0] if through else command[0]
+    if shutil.which(first) is None:
+        raise EngineError(f"{first} cannot be started: there is no such program")
     mark = f"{os.getpid()}-{uuid.uuid4().hex}"
     place = Path(tempfile.mkdtemp(prefix="paceline-"))
-    surroundings = {**os.environ, "TMPDIR": str(place), **environment, MARK: mark}
-    try:
-        with log.open("wb") as output:
-            root = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=asyncio.subprocess.STDOUT,
-                env=surroundings,
-                start_new_session=True,
-            )
-    except OSError as error:
-        shutil.rmtree(place, ignore_errors=True)
-        raise EngineError(f"{command[0]} cannot be started: {error.strerror}") from error
+    if through:
+        words = [*through.words, far_line(through.python, command, environment, seconds)]
+    else:
+        words = [sys.executable, "-I", "-S", str(KEEPER), NEAR, str(seconds), *command]
+    around = {} if through else environment
+    with log.open("wb") as output:
+        root = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(place), **around, MARK: mark},
+            start_new_session=True,
+        )
     if background:
         _step_back(root.pid)
-    return Program(root, mark, log.resolve(), place)  # noqa: ASYNC240
+    return Program(root, mark, log.resolve(), place, far=through is not None)  # noqa: ASYNC240
+
+
+def far_line(
+    python: str, command: Sequence[str], environment: Mapping[str, str], seconds: float
+) -> str:
+    """What a shell of another machine is told, so that all ends there when it has to end here."""
+    named = [f"{name}={value}" for name, value in environment.items()]
+    keeper = ["-I", "-S", "-c", KEEPER.read_text(encoding="utf-8"), FAR, str(seconds)]
+    return shlex.join(["exec", "env", *named, python, *keeper, *command])
 
 
 def _step_back(pid: int) -> None:
@@ -205,7 +251,7 @@ def _step_back(pid: int) -> None:
     it, a client on the same two cores was runnable for up to 3 s and did not run.
     """
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, LEAST)
+        os.setpriority(os.PRIO_PGRP, pid, LEAST)
         (_PROC / f"{pid}/autogroup").write_text(str(LEAST))
 
 
@@ -303,16 +349,6 @@ def _sockets(pid: int) -> set[str]:
     except OSError:
         return found
     return found
-
-
-def _shared_memory(pid: int) -> set[Path]:
-    """The shared memory that the process has mapped and that still has a name."""
-    try:
-        lines = (_PROC / f"{pid}/maps").read_text().splitlines()
-    except OSError:
-        return set()
-    paths = {line[line.index("/") :] for line in lines if f" {SHARED_MEMORY}/" in line}
-    return {Path(path) for path in paths if not path.endswith(" (deleted)")}
 
 
 def _send(process: Process, number: signal.Signals) -> None:

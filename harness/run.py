@@ -21,14 +21,19 @@ import pyarrow as pa
 from harness import clock
 from harness.drive import drive
 from harness.engine import Server
+from harness.hearing import Hearing, hearing
 from harness.point import Point
+from harness.probe import probed
 from harness.sampling import sampled
+from harness.trial import unheard
 from results.errors import EngineError, InputError, UnsupportedError
 from results.evidence import Evidence
 from results.folder import RunFolder
 from results.record import RequestRecord
 from results.writer import PointWriter
+from workloads.forward import Forward
 from workloads.prompt import seed_of
+from workloads.questions import Questions
 
 T = TypeVar("T")
 
@@ -82,6 +87,10 @@ def run(
     kept, on Ctrl-C.
     """
     started = time.monotonic()
+    for point in points:
+        if isinstance(point.workload, Questions) and not folder.outcome(point.name, point.id):
+            # What cannot be asked should not be found out when a server is up.
+            point.workload.exam()
     statuses: Counter[str] = Counter()
     guesses = iter(estimates)
     total = len(points) if begun is None else None
@@ -116,12 +125,19 @@ def _run_point(
         )
     writer = folder.open_point(point.facts())
     status = "finished"
-    reason, evidence, steps = None, None, None
+    reason, evidence, steps, answers = None, None, None, None
     try:
         point.check()
+        heard = hearing(point, writer.add_answer)
         engine = point.deployment.engine
-        measuring = _measure(point, folder, writer, watch, keys)
+        measuring = (
+            probed(point, writer.log_path, writer.add_samples)
+            if isinstance(point.workload, Forward)
+            else _measure(point, folder, writer, watch, keys, heard)
+        )
         reason, evidence, steps = on(engine.clock, measuring)
+        if heard and evidence:
+            evidence, answers = heard.marked(evidence)
         status = "failed" if reason else "finished"
     except UnsupportedError as error:
         status, reason = "unsupported", str(error)
@@ -130,13 +146,18 @@ def _run_point(
     except BaseException:
         writer.abandon()
         raise
-    writer.finish(status, reason, evidence, steps)
+    writer.finish(status, reason, evidence, steps, answers)
     watch.point_finished(point.name, status, reason, time.monotonic() - started)
     return status
 
 
 async def _measure(
-    point: Point, folder: RunFolder, writer: PointWriter, watch: Watch, keys: Mapping[str, str]
+    point: Point,
+    folder: RunFolder,
+    writer: PointWriter,
+    watch: Watch,
+    keys: Mapping[str, str],
+    heard: Hearing | None,
 ) -> tuple[str | None, Evidence, pa.Table | None]:
     """One point from the start of its server to its end: why it failed, if so, and the evidence."""
     states: Counter[str] = Counter()
@@ -167,6 +188,8 @@ async def _measure(
             sampled(server.metrics, writer.add_samples),
             _watched(server, deaths, failures, stop),
         ):
+            if heard:
+                await heard.admit(server)
             window = await _alone(
                 drive(
                     point,
@@ -176,6 +199,7 @@ async def _measure(
                     salt=_salt(folder, writer, engine.clock),
                     interrupt=stop,
                     settle=server.compiles,
+                    hear=heard.hear if heard else unheard,
                 )
             )
             observed, steps = server.observe(), server.steps()
@@ -191,6 +215,7 @@ async def _measure(
         closed=window.closed,
         client_late=_late(looks),
         protocol=window.protocol,
+        restless=window.restless,
     )
     return reason, evidence, steps
 

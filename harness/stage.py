@@ -25,7 +25,7 @@ from workloads.session import Key
 from workloads.start import Start, starts
 
 MADE_AHEAD = 64
-"""Replays made before anything is sent, beyond those that lanes begin with."""
+"""Replays that are kept ready, beyond those that lanes begin with."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,14 +34,18 @@ class Stage:
 
     `phase` is that of the requests sent now; when `closed`, no more are sent. `over` is set when a
     phase has ended, and `failure` is why all of it must. `unmarked` are the prefixes of each trace
-    that stand before a marker: all its trees share them.
+    that stand before a marker: all its trees share them. `coming` are as many replays as are kept
+    `ahead`; one more is being made by `building`. Lanes that are `free`, since when, wait for one.
     """
 
     trial: Trial
     workload: AgentX
     profile: Profile
     source: Iterator[Replay]
+    ahead: int
     coming: deque[Replay]
+    building: asyncio.Task[None] | None = None
+    free: deque[tuple[int, float]] = field(default_factory=deque)
     begun: list[tuple[Start, Live]]
     trees: dict[int, Live] = field(default_factory=dict)
     passes: Counter[str] = field(default_factory=Counter)
@@ -63,6 +67,7 @@ class Stage:
         default_factory=lambda: {"tree": [], "system": []}
     )
     recycled: int = 0
+    unready: int = 0
 
 
 Told = Callable[[Stage], None]
@@ -85,13 +90,14 @@ def set_up(trial: Trial, workload: AgentX, ring: Told, look: Told) -> Stage:
     seed = trial.point.seed if profile.seed is None else profile.seed
     source = workload.replays(seed)
     found = _begun(source, load.concurrency, workload.pool, profile, seed)
-    coming = deque(islice(source, min(MADE_AHEAD, workload.pool)))
+    ahead = min(MADE_AHEAD, workload.pool)
     stage = Stage(
         trial=trial,
         workload=workload,
         profile=profile,
         source=source,
-        coming=coming,
+        ahead=ahead,
+        coming=deque(islice(source, ahead)),
         begun=[],
         agenda=Agenda(lambda: ring(stage)),
         watch=Agenda(lambda: look(stage)),
@@ -124,6 +130,25 @@ def _plans(source: Iterator[Replay], taken: dict[str, Replay]) -> Iterator[Plan]
         yield replay.plan
 
 
+def make_ahead(stage: Stage, then: Told) -> None:
+    """Has the next replay made, and `then` told; at once where nobody's time passes meanwhile."""
+    trial = stage.trial
+    if stage.building is not None or stage.closed or len(stage.coming) >= stage.ahead:
+        return
+    if trial.point.deployment.engine.clock == "virtual":
+        stage.coming.append(next(stage.source))
+    else:
+        stage.building = trial.sends.create_task(_made(stage, then))
+
+
+async def _made(stage: Stage, then: Told) -> None:
+    # A large trace takes a few tenths of a second, for which no answer may wait. Nobody else
+    # touches the source meanwhile.
+    stage.coming.append(await asyncio.to_thread(next, stage.source))
+    stage.building = None
+    then(stage)
+
+
 def plant(stage: Stage, replay: Replay, start: Start) -> Live:
     """The tree that a lane replays from now on, with a marker of its own."""
     trial = stage.trial
@@ -147,6 +172,10 @@ def protocol(stage: Stage) -> Protocol:
         intended=stage.workload.intended(),
         hurried={kind: (len(moved), sum(moved)) for kind, moved in stage.hurried.items()},
         recycled=stage.recycled,
+        unready=stage.unready,
+        traces=stage.workload.pool,
+        seed=profile.seed,
+        published=profile.published,
     )
 
 

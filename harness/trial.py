@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -14,12 +14,20 @@ from harness.client import ANSWER, Client, Moments, Reply, Request
 from harness.clock import MICROSECONDS
 from harness.point import Point
 from results.record import Phase, RequestRecord
+from workloads.chat import Chat
 from workloads.prompt import Prompt
 from workloads.session import Key
 
 Keep = Callable[[RequestRecord], None]
 
+Hear = Callable[["Call", Reply], None]
+"""Is told what came of a question."""
+
 UNCONNECTED = "never sent: it waited for its connection when the window ended"
+
+
+def unheard(call: "Call", reply: Reply) -> None:
+    """Does nothing about what came of a question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +54,7 @@ class Trial:
     arm: str
     client: Client
     keep: Keep
+    hear: Hear
     run: str
     salt: int
     sends: asyncio.TaskGroup
@@ -55,6 +64,7 @@ class Trial:
     cut: asyncio.Event = field(default_factory=asyncio.Event)
     flying: set[asyncio.Task[None]] = field(default_factory=set)
     trees: Iterator[int] = field(default_factory=count)
+    restless: str | None = None
 
 
 def launch(trial: Trial, send: Coroutine[Any, Any, None]) -> None:
@@ -78,10 +88,22 @@ async def send(
     trial: Trial, call: Call, seen: set[int], on_first: Callable[[float], None] = _ignore
 ) -> Reply:
     """Sends one request and keeps the record of it; `seen` are the prefixes sent before."""
-    ceiling = ceiling_of(call.request.prompt, seen)
-    reply = await trial.client.send(call.request, cut=trial.cut, on_first=on_first)
+    request = call.request
+    # Questions share their examples, so what a session had sent bounds no hit.
+    ceiling = ceiling_of(request.prompt, seen) if request.chat is None else None
+    reply = await trial.client.send(request, cut=trial.cut, on_first=on_first)
+    if request.chat:
+        reply = _veiled(request.chat, reply)
+        trial.hear(call, reply)
     trial.keep(record(trial, call, reply, ceiling))
     return reply
+
+
+def _veiled(chat: Chat, reply: Reply) -> Reply:
+    """The reply without what the server said of a question that may be shown nowhere."""
+    if not chat.withheld or reply.error is None or reply.status is None:
+        return reply
+    return replace(reply, error=f"HTTP {reply.status}, and what the server said of it is withheld")
 
 
 def rank_of(trial: Trial, lane: int, place: int = 0) -> int | None:
@@ -104,7 +126,7 @@ def ceiling_of(prompt: Prompt, seen: set[int]) -> int:
     return int(ends[known - 1]) if known else 0
 
 
-def record(trial: Trial, call: Call, reply: Reply, ceiling: int) -> RequestRecord:
+def record(trial: Trial, call: Call, reply: Reply, ceiling: int | None) -> RequestRecord:
     """The row of a request of which the cache could hold `ceiling` tokens."""
     point, origin, request = trial.point, trial.origin, call.request
     stamps = reply.stamps - origin
@@ -134,13 +156,13 @@ def record(trial: Trial, call: Call, reply: Reply, ceiling: int) -> RequestRecor
         reason=_reason(reply),
         status=reply.status,
         finish_reason=reply.finish_reason,
-        asked_input=request.prompt.length,
+        asked_input=request.prompt.length if request.chat is None else None,
         asked_output=request.output,
         input_tokens=reply.input_tokens,
         output_tokens=reply.output_tokens,
         cached_tokens=reply.cached_tokens,
         ceiling_tokens=ceiling,
-        prompt_hash=request.prompt.hash,
+        prompt_hash=request.prompt.hash if request.chat is None else request.chat.hash,
         rank=reply.rank,
         request_id=request.id,
         client_lag=None if reply.sent is None else max(0.0, reply.sent - call.ready),

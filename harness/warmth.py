@@ -23,9 +23,24 @@ def due(rounds: Sequence[Sequence[float]], asked: int, *, settle: bool) -> bool:
 
 def settled(rounds: Sequence[Sequence[float]]) -> bool:
     """Whether the last two rounds took the same time in every shape."""
-    if len(rounds) < 2:
-        return False
-    return all(
-        abs(one - two) <= max(SLACK, TOLERANCE * min(one, two))
-        for one, two in zip(rounds[-2], rounds[-1], strict=True)
+    return len(rounds) > 1 and not _apart(rounds)
+
+
+def restless(rounds: Sequence[Sequence[float]], asked: int, *, settle: bool) -> str | None:
+    """A sentence on times that never settled, however many rounds there were; else None."""
+    if not (settle and asked) or len(rounds) < 2 or not (apart := _apart(rounds)):
+        return None
+    one, two = apart[0]
+    return (
+        f"the warm-up never settled: after {len(rounds)} rounds a shape still took {one:.3g} s and "
+        f"then {two:.3g} s, so what was measured may hold what only a first time takes"
     )
+
+
+def _apart(rounds: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """What shapes took in the last two rounds, where it is not the same."""
+    return [
+        (one, two)
+        for one, two in zip(rounds[-2], rounds[-1], strict=True)
+        if abs(one - two) > max(SLACK, TOLERANCE * min(one, two))
+    ]

@@ -33,9 +33,12 @@ from reports.notation import (
     unscaled,
 )
 from reports.notes import notes
+from reports.steps import AXES, SCOPE, SHOWN, apart, axis
 from reports.tables import Column, Sheet, status
 from results.cell import Cell
 from results.figure import Figure, Summary
+from results.scores import asks
+from results.steps import is_stepwise
 
 # Every colour keeps 3:1 against the light and the dark page. 7, 8 and 5 have no common factor, so
 # 280 arms differ in one of the three at least.
@@ -121,15 +124,18 @@ def styles(arms: Iterable[str]) -> Looks:
 def charts(summaries: Sequence[Summary], looks: Looks) -> list[Chart]:
     """The charts of one experiment, a set for each workload in it.
 
-    Prompt lengths of single requests, and batch sizes, are drawn across one chart.
+    Prompt lengths of single requests, and batch sizes, are drawn across one chart. Answers to
+    questions are no load, and have none.
     """
-    summaries = [_with_prompt(summary) for summary in summaries]
+    loads = [summary for summary in summaries if not asks(summary.cell)]
+    summaries = [_with_prompt(one) for summary in loads for one in apart(summary)]
+    along = axis(summaries)
     swept = (
         len({summary.cell.workload["prompt"] for summary in summaries if is_single(summary.cell)})
         > 1
     )
     groups: dict[str, list[Summary]] = {}
-    told = [_apart(summary, swept=swept) for summary in summaries]
+    told = [_apart(summary, along, swept=swept) for summary in summaries]
     keys = _settings_told(told)
     for summary, settled in zip(summaries, told, strict=True):
         group = ", ".join(f"{key} {settled[key]}" for key in keys if key in settled)
@@ -137,7 +143,7 @@ def charts(summaries: Sequence[Summary], looks: Looks) -> list[Chart]:
     return [
         _chart(kind, group, members, looks)
         for group, members in groups.items()
-        for kind in _kinds(members, swept=swept and is_single(members[0].cell))
+        for kind in _kinds(members, along, swept=swept and is_single(members[0].cell))
     ]
 
 
@@ -147,10 +153,12 @@ def _settings_told(told: Sequence[dict[str, str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*differing(told), *(["cached"] if cached else [])]))
 
 
-def _apart(summary: Summary, *, swept: bool) -> dict[str, str]:
-    """What must be alike for two points to stand in one chart."""
+def _apart(summary: Summary, along: str, *, swept: bool) -> dict[str, str]:
+    """What must be alike for two points to stand in one chart; steps are drawn `along` one size."""
     cell = summary.cell
     told = settings(cell)
+    if is_stepwise(cell):
+        return told | {name: str(cell.workload[name]) for name in AXES if name != along}
     if is_batch(cell):
         return told
     if swept and is_single(summary.cell):
@@ -158,8 +166,10 @@ def _apart(summary: Summary, *, swept: bool) -> dict[str, str]:
     return {"load": str(cell.load.get("kind")), **told}
 
 
-def _kinds(summaries: Sequence[Summary], *, swept: bool) -> list[Kind]:
+def _kinds(summaries: Sequence[Summary], along: str, *, swept: bool) -> list[Kind]:
     """The charts of summaries that differ only in arm and in load, or size."""
+    if is_stepwise(summaries[0].cell):
+        return [_of_steps(summaries, along)]
     if is_batch(summaries[0].cell):
         rate = _most_told(summaries, "batch_rate_per_gpu", "batch_rate")
         return [
@@ -202,6 +212,19 @@ def _kinds(summaries: Sequence[Summary], *, swept: bool) -> list[Kind]:
             order=pressure,
         ),
     ]
+
+
+def _of_steps(summaries: Sequence[Summary], along: str) -> Kind:
+    told = [key for key in SHOWN if any(present(figure(one, key)) for one in summaries)]
+    keys = tuple(told or SHOWN)
+    return Kind(
+        heading=f"Step time against {label(AXES[along])} ({SCOPE})",
+        across=AXES[along],
+        ups=keys,
+        keys=keys,
+        order=lambda cell: float(cell.workload[along]),
+        sizes=True,
+    )
 
 
 def _most_told(summaries: Sequence[Summary], *keys: str) -> str:
@@ -264,7 +287,8 @@ def _figure(kind: Kind, summaries: Sequence[Summary], looks: Looks) -> dict[str,
         if kind.sizes:
             values = sorted({_value(summary, across) for summary in summaries})
             texts = [number(value, 0) for value in values]
-            layout[f"xaxis{suffix}"] |= {"type": "log", "tickvals": values, "ticktext": texts}
+            steps = "log" if min(values) > 0 else "linear"
+            layout[f"xaxis{suffix}"] |= {"type": steps, "tickvals": values, "ticktext": texts}
         if panel < len(ups) - 1:
             del layout[f"xaxis{suffix}"]["title"]
     return {"data": data, "layout": layout}
@@ -350,7 +374,7 @@ def _hover(summary: Summary, keys: Iterable[str]) -> str:
     for key in keys:
         shown = figure(summary, key)
         # The prompt's length and the batch's size were set, not measured, and have no doubt.
-        told = "" if key in {"prompt", "batch_size"} else f" ({doubt(shown)})"
+        told = "" if key in {"prompt", "batch_size", *AXES.values()} else f" ({doubt(shown)})"
         told += f"<br>no interval: {escape(shown.doubt, quote=False)}" if shown.doubt else ""
         lines.append(f"{label(key)} {show(shown)}{told}")
     if not summary.valid:

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from reports.account import Account
+from reports.gaps import arms_apart, gap_lines, gap_sheets
 from reports.notation import harmless
 from reports.tables import Sheet, drawn
 from reports.verdict_tables import TOLD, cell_notes, cell_sheets, difference_sheet
 from reports.verdicts import headline
 from results.comparison import Comparison
+from results.run import Run
 
 WIDTH = 100
 """How wide a line is at most, other than a command or a name that has no space."""
@@ -25,6 +27,20 @@ def comparison_text(account: Account, width: int = WIDTH) -> str:
         parts += _cells(account, width)
     parts += _apart(account.comparison, width)
     return "\n\n".join(filter(None, parts))
+
+
+def gap_text(run: Run, width: int = WIDTH) -> str:
+    """The gap in accuracy of a run's arms that were asked the same questions; else nothing."""
+    parts = [
+        "\n\n".join(
+            [
+                "\n".join(wrapped(line, width) for line in gap_lines(found)),
+                *(whole(sheet, width) for sheet in gap_sheets(found)),
+            ]
+        )
+        for found in arms_apart(run)
+    ]
+    return "".join(f"\n{part}\n\n" for part in parts)
 
 
 def sides(account: Account) -> Iterator[str]:

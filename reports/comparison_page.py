@@ -19,6 +19,7 @@ from reports.verdict_tables import (
 )
 from reports.verdicts import explored, gated, headline
 from results import document
+from results.direction import in_points
 
 WORDS = {
     "worse, better": "The interval leaves no change out, and the change itself is beyond half the "
@@ -78,10 +79,12 @@ def _charts(account: Account) -> str:
     rules = gated(account)
     core = [(cell, one) for cell in account.cells for one in explored(cell)[0]]
     shown = []
-    if rules:
-        shown.append(drawing(forest(account, rules, "Gated metrics: change and margin")))
-    if core:
-        shown.append(drawing(forest(account, core, "Exploratory metrics: change and margin")))
+    for rows, named in ((rules, "Gated"), (core, "Exploratory")):
+        for points, unit in ((False, ""), (True, " in points")):
+            told = [row for row in rows if in_points(row[1].effect.metric) == points]
+            if told:
+                title = f"{named} metrics: change{unit} and margin"
+                shown.append(drawing(forest(account, told, title)))
     shown += map(drawing, run_charts(account))
     return section("Changes", "".join(shown)) if shown else ""
 

@@ -147,4 +147,6 @@ def _varying(parts: Mapping[str, Sequence[Settings]]) -> Iterator[str]:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Mapping):
+        return " ".join(f"{name} {_value(told)}" for name, told in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from math import exp, log, log10
+from math import ceil, exp, floor, log, log10
 from typing import Any
 
 from reports.account import Account, CellAccount
 from reports.charts import COLOURS, GREY, SYMBOLS, Chart, watermark
-from reports.notation import changed, label, measured, number, percent
+from reports.notation import changed, label, measured, number
 from reports.tables import Column, Sheet
-from reports.verdicts import change, leading
-from results.direction import DIRECTIONS
+from reports.verdicts import change, leading, share
+from results.direction import DIRECTIONS, in_points
 from results.effect import Effect, RunValue
 from results.verdict import Judgement, Verdict
 
@@ -45,6 +45,9 @@ TICKS = (
 )
 """The ratios at which the axis of changes may be marked."""
 
+STEPS, MOST_TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5), 8
+"""How far apart differences may be marked, and how often at most."""
+
 FARTHEST = 1000.0
 """A ratio beyond this factor, as of what fell to nothing, is drawn at it."""
 
@@ -58,7 +61,7 @@ Row = tuple[CellAccount, Judgement]
 
 
 def forest(account: Account, rows: Sequence[Row], title: str) -> Chart:
-    """The changes of these judgements on a logarithmic axis, each before its margin."""
+    """The changes of these judgements, each before its margin; all of them ratios, or in points."""
     # Metrics together, each over its cells.
     metrics = list(dict.fromkeys(one.effect.metric for _, one in rows))
     rows = sorted(rows, key=lambda row: metrics.index(row[1].effect.metric))
@@ -89,8 +92,6 @@ def run_charts(account: Account) -> Iterator[Chart]:
 
 
 def _forest(account: Account, rows: Sequence[Row]) -> dict[str, Any]:
-    low, high = _range([one for _, one in rows])
-    ticks = [tick for tick in TICKS if low <= tick <= high]
     data = []
     for verdict, (colour, symbol) in LOOKS.items():
         places = [place for place, (_, one) in enumerate(rows) if one.verdict == verdict]
@@ -99,11 +100,8 @@ def _forest(account: Account, rows: Sequence[Row]) -> dict[str, Any]:
     layout = {
         **_layout(account, height=120 + 28 * len(rows)),
         "xaxis": {
-            "type": "log",
-            "range": [log10(low), log10(high)],
+            **(_points if in_points(rows[0][1].effect.metric) else _ratios)(rows),
             "title": {"text": "change from base to other", "standoff": 8},
-            "tickvals": ticks,
-            "ticktext": [changed(tick, None, None)[0].replace(".0 %", " %") for tick in ticks],
             "automargin": True,
             "ticks": "outside",
         },
@@ -118,6 +116,40 @@ def _forest(account: Account, rows: Sequence[Row]) -> dict[str, Any]:
         "shapes": [*_bands(rows), _nothing()],
     }
     return {"data": data, "layout": layout}
+
+
+def _ratios(rows: Sequence[Row]) -> dict[str, Any]:
+    """The axis of ratios: half and double are equally far from no change."""
+    low, high = _range([one for _, one in rows])
+    ticks = _apart([tick for tick in TICKS if low <= tick <= high], log10(high / low) / MOST_TICKS)
+    return {
+        "type": "log",
+        "range": [log10(low), log10(high)],
+        "tickvals": ticks,
+        "ticktext": [changed(tick, None, None)[0].replace(".0 %", " %") for tick in ticks],
+    }
+
+
+def _apart(ticks: Sequence[float], least: float) -> list[float]:
+    """Those whose words do not run into one another, from no change outwards."""
+    kept: list[float] = []
+    for tick in sorted(ticks, key=lambda tick: abs(log10(tick))):
+        if all(abs(log10(tick / one)) >= least for one in kept):
+            kept.append(tick)
+    return sorted(kept)
+
+
+def _points(rows: Sequence[Row]) -> dict[str, Any]:
+    """The axis of differences, which stand as 1 and the difference."""
+    low, high = _range([one for _, one in rows])
+    step = next((step for step in STEPS if (high - low) / step <= MOST_TICKS), STEPS[-1])
+    places = range(ceil((low - 1) / step), floor((high - 1) / step) + 1)
+    return {
+        "type": "linear",
+        "range": [low, high],
+        "tickvals": [1 + place * step for place in places],
+        "ticktext": [f"{place * step * 100:+g} points" if place else "0" for place in places],
+    }
 
 
 def _dots(rows: Sequence[Row], places: Sequence[int], colour: str, symbol: str) -> dict[str, Any]:
@@ -198,7 +230,7 @@ def _row(row: Row) -> str:
 
 
 def _hover(row: Row) -> str:
-    one, unit = row[1], DIRECTIONS[row[1].effect.metric].unit
+    one, unit = row[1], row[1].effect.unit
     values = [
         f"{side} {measured(value, unit, with_unit=True)}"
         for side, value in (("base", one.effect.base), ("other", one.effect.other))
@@ -206,7 +238,7 @@ def _hover(row: Row) -> str:
     lines = [
         f"<b>{escape(_row(row), quote=False)}</b>",
         ", ".join(values),
-        f"{change(one.effect)}, margin {percent(one.margin)}",
+        f"{change(one.effect)}, margin {share(one.effect, one.margin)}",
         escape(f"{one.verdict}: {one.reason}", quote=False),
     ]
     return "<br>".join([*lines, row[0].mark] if row[0].mark else lines)
@@ -223,7 +255,7 @@ def _sheet(account: Account, title: str, rows: Sequence[Row]) -> Sheet:
                 label(one.effect.metric),
                 cell.place,
                 change(one.effect),
-                percent(one.margin),
+                share(one.effect, one.margin),
                 one.verdict,
             )
             for cell, one in rows
@@ -286,7 +318,7 @@ def _lines(place: int, row: Row) -> Iterator[dict[str, Any]]:
 
 
 def _run_hover(name: str, run: RunValue, one: Judgement, mark: str) -> str:
-    shown = measured(run.value, DIRECTIONS[one.effect.metric].unit, with_unit=True)
+    shown = measured(run.value, one.effect.unit, with_unit=True)
     told = f"{shown}, repeat {run.repeat}, place {run.position}, {run.folder}"
     lines = [f"<b>{escape(name, quote=False)}</b>", escape(told, quote=False), mark]
     return "<br>".join(filter(None, lines))

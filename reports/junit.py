@@ -7,10 +7,9 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from reports.account import Account, CellAccount
 from reports.comparison import sides
 from reports.gate import confirmation
-from reports.notation import harmless, measured, percent
+from reports.notation import harmless, measured
 from reports.verdict_tables import rule
-from reports.verdicts import gated, limit, more, signed
-from results.direction import DIRECTIONS
+from reports.verdicts import gated, limit, more, share, signed
 from results.verdict import Judgement
 
 # What XML 1.0 cannot hold, even escaped.
@@ -62,13 +61,13 @@ def _case(account: Account, cell: CellAccount, one: Judgement) -> Element:
 
 
 def _numbers(one: Judgement) -> str:
-    effect, unit = one.effect, DIRECTIONS[one.effect.metric].unit
+    effect, unit = one.effect, one.effect.unit
     if effect.ratio is None:
         return f"margin {limit(one)}"
     values = [measured(value, unit, with_unit=True) for value in (effect.base, effect.other)]
     return (
         f"base {values[0]}, other {values[1]}, change {signed(effect)}, margin "
-        f"{limit(one)}, smallest detectable difference {percent(effect.detectable, 2)}"
+        f"{limit(one)}, smallest detectable difference {share(effect, effect.detectable, 2)}"
     )
 
 

@@ -6,6 +6,7 @@ from reports.notation import exact
 from results.cell import Cell
 from results.evidence import Provenance
 from results.figure import Summary
+from results.steps import is_stepwise
 
 
 def load_level(cell: Cell) -> str:
@@ -39,6 +40,7 @@ def settings(cell: Cell) -> dict[str, str]:
     shape = {key: value for key, value in cell.load.items() if key in {"process", "burstiness"}}
     told = {"workload": cell.workload.get("kind"), **cell.workload, **shape}
     left_out = {"kind", "requests"} if is_batch(cell) else {"kind"}
+    left_out |= {"batch", "context", "new_tokens"} if is_stepwise(cell) else set()
     return {key: str(value) for key, value in told.items() if key not in left_out}
 
 
@@ -54,6 +56,8 @@ def place(cell: Cell, keys: Iterable[str] = ()) -> str:
     if _cached(cell):
         del told["cached"]
     first = f"batch {cell.workload.get('requests', '?')}" if is_batch(cell) else level(cell)
+    if is_stepwise(cell):
+        first = "{batch} x {new_tokens} on {context}".format(**cell.workload)
     return ", ".join([first, *(f"{key} {told[key]}" for key in keys if key in told)])
 
 
@@ -111,7 +115,9 @@ def outcome(summary: Summary) -> str:
 def why(summary: Summary) -> str:
     """Why the summary is not valid."""
     reasons = [summary.reason] if summary.reason else []
-    return "; ".join([*reasons, *summary.problems]) or "no reason was recorded"
+    return "; ".join([*reasons, *summary.problems]) or (
+        "it was interrupted" if summary.status == "broken" else "no reason was recorded"
+    )
 
 
 def _cached(cell: Cell) -> int:

@@ -24,6 +24,11 @@ LABELS = {
     "batch_tpot": "TPOT",
     "batch_rate": "output",
     "batch_rate_per_gpu": "output per GPU",
+    "step_time": "step time",
+    "step_rate_per_gpu": "computed per GPU",
+    "step_batch": "batch size",
+    "step_new_tokens": "new tokens of each request",
+    "step_context": "cached tokens of each request",
 }
 
 NAMES = {

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 
 from reports.labels import is_batch, limits, outcome, places, pressure, why
 from reports.notation import ABSENT, figure, number, present, unscaled
@@ -12,6 +13,8 @@ from results.level import FULL
 
 MOST = 5
 """How many reasons of failed requests are told below a table."""
+
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 Told = tuple[str, str | None, Summary]
 """The name of a figure, what there is to say of it, and whose it is."""
@@ -151,10 +154,27 @@ def _remarked(summaries: Sequence[Summary]) -> Iterator[str]:
     """What else there is to know of rows, a line for each remark."""
     found: dict[str, list[Summary]] = {}
     for summary in summaries:
-        for remark in summary.remarks:
+        for remark in _spanned(summary.remarks):
             found.setdefault(remark, []).append(summary)
     for remark, members in found.items():
         yield f"{_prefix(members, summaries)}{remark}"
+
+
+def _spanned(remarks: Iterable[str]) -> Iterator[str]:
+    """The remarks, those of a row's runs that differ in one number alone as one with its span."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for remark in remarks:
+        kinds.setdefault(tuple(_NUMBER.split(remark)), []).append(remark)
+    for kind, alike in kinds.items():
+        slots = list(zip(*map(_NUMBER.findall, alike), strict=True))
+        varied = [slot for slot in slots if len(set(slot)) > 1]
+        if len(varied) != 1:
+            yield from alike
+            continue
+        ordered = sorted(varied[0], key=lambda told: float(told.replace(",", "")))
+        span = f"{ordered[0]} to {ordered[-1]}"
+        told = [span if slot is varied[0] else slot[0] for slot in slots]
+        yield "".join(chain.from_iterable(zip_longest(kind, told, fillvalue="")))
 
 
 def _reasons(figures: Iterable[tuple[str, Figure, Summary]]) -> Iterator[Told]:

@@ -10,15 +10,20 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from reports import delivery
 from reports.charts import charts, styles
 from reports.command import command
 from reports.experiment import every_point
+from reports.forest import forest
+from reports.gaps import arms_apart, gap_lines, gap_sheets
 from reports.labels import outcome, why
-from reports.markup import banner, drawing, file, listed, scripts, section, table
+from reports.markup import banner, drawing, file, listed, notes, scripts, section, table
 from reports.notation import counted, number
 from reports.notes import failures
 from reports.tables import Column, Sheet, sheets
 from results import document
+from results.delivery import Delivery
+from results.delivery import delivery as delivered
 from results.errors import InputError
 from results.figure import Summary
 from results.metrics import pool, summarise
@@ -82,7 +87,7 @@ def render(runs: Sequence[Run]) -> str:
     pooled = [summary for of_run in points for summary in pool(of_run)]
     flat = [summary for of_run in points for summary in of_run]
     results = "".join(map(table, sheets(pooled)))
-    drawn = _experiments(runs, pooled)
+    drawn = _experiments(runs, pooled, _delivered(runs, points)) + _gaps(runs)
     used = {name: words for name, words in METRICS.items() if name in results + drawn}
     told = {**TERMS, **used, **SIGNS}
     return Template(file("page.html")).substitute(
@@ -193,9 +198,14 @@ def _problems(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
         if not one.valid
     ]
     rows += [
-        (name, "not begun", f"{run.path.name} ended before it: paceline run goes on from there")
+        (
+            run.planned[0]
+            + (f" and {number(more, 0)} more" if (more := len(run.planned) - 1) else ""),
+            "not begun",
+            f"{run.path.name} ended before it: paceline run goes on from there",
+        )
         for run in runs
-        for name in run.planned
+        if run.planned
     ]
     lost = [
         (f"{one.cell.name} ({one.cell.arm})", outcome(one), failures(one))
@@ -218,7 +228,23 @@ def _problem_sheet(title: str, rows: Sequence[tuple[str, str, str]]) -> Sheet:
     return Sheet(title=title, columns=columns, rows=tuple(rows))
 
 
-def _experiments(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
+def _delivered(
+    runs: Sequence[Run], points: Sequence[Sequence[Summary]]
+) -> dict[str, list[tuple[Summary, Delivery]]]:
+    """What the points of each experiment delivered that were replayed by a profile."""
+    found: dict[str, list[tuple[Summary, Delivery]]] = {}
+    for run, of_run in zip(runs, points, strict=True):
+        for point, summary in zip(run.points, of_run, strict=True):
+            if (told := delivered(point)) is not None:
+                found.setdefault(point.cell.experiment, []).append((summary, told))
+    return found
+
+
+def _experiments(
+    runs: Sequence[Run],
+    summaries: Sequence[Summary],
+    replays: Mapping[str, Sequence[tuple[Summary, Delivery]]],
+) -> str:
     """A section for each experiment: what was run, and charts, each with its numbers below."""
     looks = styles(summary.cell.arm for summary in summaries)
     by_experiment: dict[str, list[Summary]] = {}
@@ -226,10 +252,27 @@ def _experiments(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
         by_experiment.setdefault(summary.cell.experiment, []).append(summary)
     return "".join(
         section(
-            experiment, _settings(runs, members) + "".join(map(drawing, charts(members, looks)))
+            experiment,
+            _settings(runs, members)
+            + "".join(map(drawing, charts(members, looks)))
+            + (table(delivery.sheet(replays[experiment])) if experiment in replays else ""),
         )
         for experiment, members in by_experiment.items()
     )
+
+
+def _gaps(runs: Sequence[Run]) -> str:
+    """Arms of one run that answered the same questions, held against one another."""
+    parts = []
+    for run, name in zip(runs, _names(runs), strict=True):
+        for found in arms_apart(run):
+            sides = f"{found.comparison.base} against {found.comparison.other}"
+            title = f"Gap in accuracy: {sides}" + (f", {name}" if len(runs) > 1 else "")
+            rows = [row for row in found.judgements() if row[1].effect.gap]
+            parts.append(notes(gap_lines(found)))
+            parts += [drawing(forest(found, rows, title))] if rows else []
+            parts += map(table, gap_sheets(found))
+    return section("Accuracy, arm against arm", "".join(parts)) if parts else ""
 
 
 def _settings(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:

@@ -2,13 +2,18 @@
 
 import shutil
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from reports.experiment import Settings, alike, fitted, words
-from reports.notation import counted, duration
+from reports.notation import counted, duration, number
 from reports.tables import NARROW, Column, Sheet, drawn
+from results.gap import detectable, planned_error, provable
 
 PARTS = ("workload", "load")
+
+DISCORDANT = (0.01, 0.05, 0.15)
+"""Shares of answers whose score two runs of one engine may differ in: few, some, and many."""
 
 
 def plan_table(
@@ -60,8 +65,48 @@ def _sheet(rows: Sequence[Settings]) -> Sheet:
                 for name, parts in shared.items()
             ),
             *(f"{name}: {told}" for name, told in fitting.items() if told),
+            *_volumes(members),
+            *_gaps(members),
         ),
     )
+
+
+def _volumes(members: Mapping[str, Sequence[Settings]]) -> Iterator[str]:
+    """How much each experiment asks in all, and how much may be answered."""
+    for name, of_one in members.items():
+        asked = [row for row in of_one if row.get("answers")]
+        if not asked:
+            continue
+        prompts = [row["prompt_tokens"] for row in asked]
+        told = f"about {number(sum(prompts), 0)}" if all(prompts) else "an unknown number of"
+        most = sum(row["answers"] * row["workload"]["max_tokens"] for row in asked)
+        yield (
+            f"{name}: {number(sum(row['answers'] for row in asked), 0)} questions in "
+            f"{counted(len(asked), 'point')}, {told} prompt tokens, and at most {number(most, 0)} "
+            "tokens of answers"
+        )
+
+
+def _gaps(members: Mapping[str, Sequence[Settings]]) -> Iterator[str]:
+    """How small a gap in accuracy each experiment can show, by how much answers vary by chance."""
+    for name, of_one in members.items():
+        answers: Counter[str] = Counter()
+        for row in of_one:
+            if row.get("answers"):
+                answers[f"{row['arm']} {row['workload']}"] += row["answers"]
+        if not answers:
+            continue
+        fewest = min(answers.values())
+        errors = [planned_error(fewest, 1, share) for share in DISCORDANT]
+        shares, found, proved = (
+            ", ".join(f"{share * 100:.2g}" for share in of_all)
+            for of_all in (DISCORDANT, map(detectable, errors), map(provable, errors))
+        )
+        yield (
+            f"{name}: {number(fewest, 0)} answers an arm. Where {shares} % of the answers differ "
+            f"by chance, it finds gaps of {found} points in 80 of 100 cases, and proves margins of "
+            f"{proved} points"
+        )
 
 
 def _row(row: Settings, shared: Mapping[str, Settings]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from reports import answers
 from reports.labels import differing, headed, is_batch, outcome, places, pressure, settings
 from reports.notation import (
     Scale,
@@ -30,7 +31,10 @@ from reports.notation import (
     show,
 )
 from reports.notes import failed, limited, notes
+from reports.steps import SCOPE, SHOWN, apart
 from results.figure import Figure, RankShare, Summary
+from results.scores import HEADLINE, asks
+from results.steps import is_stepwise
 
 WIDTH = 78
 """How wide paragraphs are at most."""
@@ -62,10 +66,13 @@ BATCH = {
 }
 """The columns of figures, and their headings."""
 
+BATCHES, STEPS, ANSWERS = "Fixed batches", f"Steps ({SCOPE})", "Accuracy"
+"""The titles of what is no load."""
+
 ENDS = {"ok": "ok", "failed": "failed", "cut": "cut", "unsent": "never sent"}
 """What can become of a request, and how it is called."""
 
-BOUNDED = frozenset(("ttft.p50", "output_rate", "batch_tpot", "batch_rate"))
+BOUNDED = frozenset((HEADLINE, "ttft.p50", "output_rate", "batch_tpot", "batch_rate"))
 """The figures whose interval a terminal shows."""
 
 SIGNS = "± and (a–b) are 95 % intervals; intervals of the other columns: in the report"
@@ -240,19 +247,31 @@ def status(summary: Summary, beside: Iterable[Summary]) -> str:
 
 
 def _tables(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[Summary], Mapping[str, str]]]:
-    """A table for each experiment, and one for its fixed batches: title, cells, and figures."""
-    groups: dict[tuple[str, bool], list[Summary]] = {}
-    for summary in summaries:
-        key = (summary.cell.experiment, is_batch(summary.cell))
-        groups.setdefault(key, []).append(summary)
+    """A table for each experiment, one for its fixed batches, one for its steps timed alone.
+
+    Each with its title, its cells, and its figures.
+    """
+    groups: dict[tuple[str, str], list[Summary]] = {}
+    for summary in (one for whole in summaries for one in apart(whole)):
+        groups.setdefault((summary.cell.experiment, _title(summary)), []).append(summary)
     if not groups:
         yield "Results", [], {}
-    for (experiment, batches), members in groups.items():
-        heading = f"{'Fixed batches' if batches else 'Results'}: {experiment}"
+    for (experiment, title), members in groups.items():
+        heading = f"{title}: {experiment}"
         limited = any(limit for one in members for limit in one.cell.objectives.values())
         scheduled = any(one.cell.load.get("kind") == "open" for one in members)
         shown = REQUEST | (SCHEDULED if scheduled else {}) | (LIMITED if limited else {})
-        yield headed(heading, members), _ordered(members), BATCH if batches else shown
+        of_title = {BATCHES: BATCH, STEPS: SHOWN, ANSWERS: answers.shown(members)}
+        shown = of_title.get(title, shown)
+        yield headed(heading, members), _ordered(members), shown
+
+
+def _title(summary: Summary) -> str:
+    if is_stepwise(summary.cell):
+        return STEPS
+    if asks(summary.cell):
+        return ANSWERS
+    return BATCHES if is_batch(summary.cell) else "Results"
 
 
 def _ordered(summaries: Sequence[Summary]) -> list[Summary]:
@@ -287,9 +306,10 @@ def _sheet(
 def _whole(summaries: Sequence[Summary], shown: Mapping[str, str]) -> Iterator[Filled]:
     yield from _named(summaries)
     yield Column(name="status", number=False), [status(one, summaries) for one in summaries]
-    if not all(is_batch(summary.cell) for summary in summaries):
+    if not all(map(_loadless, summaries)):
         yield Column(name="sessions"), [_sessions(summary) for summary in summaries]
         yield Column(name="requests"), [_requests(summary) for summary in summaries]
+    yield from _answers(summaries)
     for key, name in shown.items():
         if key == "cache_hit":
             yield Column(name="cache hit"), [_cache(summary) for summary in summaries]
@@ -331,14 +351,15 @@ def _brief(summaries: Sequence[Summary], shown: Mapping[str, str]) -> Iterator[F
         yield Column(name="status", number=False), statuses
     if len({summary.repeats for summary in summaries}) > 1:
         yield Column(name="runs", spare=True), [str(summary.repeats) for summary in summaries]
-    if not all(is_batch(summary.cell) for summary in summaries):
+    if not all(map(_loadless, summaries)):
         yield from _counts(summaries)
+    yield from _answers(summaries)
     for key, name in shown.items():
         figures = [figure(summary, key) for summary in summaries]
         fit = shared_scale(figures)
         written: Callable[[Figure, Scale], str] = brief if key in BOUNDED else bare
         unit = fit.unit if fit.unit in {"s", "ms", "%"} else ""
-        column = Column(name=name, unit=unit, spare=key in SPARE)
+        column = Column(name=name, unit=unit, spare=key in SPARE or answers.beside(key))
         yield column, [written(one, fit) for one in figures]
 
 
@@ -360,11 +381,23 @@ def _counts(summaries: Sequence[Summary]) -> Iterator[Filled]:
             yield Column(name=ENDS[key]), [show(one) for one in figures]
 
 
+def _answers(summaries: Sequence[Summary]) -> Iterator[Filled]:
+    """How many questions were answered, where any were asked, and what came to nothing."""
+    if any(asks(summary.cell) for summary in summaries):
+        for key, name in answers.COUNTS.items():
+            yield Column(name=name), [show(figure(summary, key)) for summary in summaries]
+
+
 def _named(summaries: Sequence[Summary]) -> Iterator[Filled]:
     """Which cell each row is."""
-    batches = bool(summaries) and all(is_batch(summary.cell) for summary in summaries)
+    batches = bool(summaries) and all(map(_loadless, summaries)) and not asks(summaries[0].cell)
     yield Column(name="arm", number=False), [summary.cell.arm for summary in summaries]
     yield Column(name="batch" if batches else "load", number=False), places(summaries)
+
+
+def _loadless(summary: Summary) -> bool:
+    """Whether sessions and requests say nothing of it."""
+    return is_batch(summary.cell) or is_stepwise(summary.cell) or asks(summary.cell)
 
 
 def _sessions(summary: Summary) -> str:

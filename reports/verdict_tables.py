@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from reports.account import Account, CellAccount
+from reports.gaps import gap_sheet
 from reports.notation import changed, counted, label, measured, number, percent
 from reports.tables import Column, Sheet
-from reports.verdicts import change, explored, gated, limit, more
+from reports.verdicts import change, explored, gated, limit, more, share
 from results.comparison import CellComparison, Comparison
 from results.direction import DIRECTIONS
 from results.effect import Effect
@@ -46,7 +47,8 @@ Filled = tuple[Column, Callable[[Judgement], str]]
 def cell_sheets(cell: CellAccount, *, whole: bool = False) -> list[Sheet]:
     """The gated metrics of a cell, and the exploratory ones apart; all of these with `whole`.
 
-    None where the cell is not valid: its problems are among its notes.
+    Where questions were asked, the gap in their answers comes last. None where the cell is not
+    valid: its problems are among its notes.
     """
     if cell.cell.problems:
         return []
@@ -59,7 +61,8 @@ def cell_sheets(cell: CellAccount, *, whole: bool = False) -> list[Sheet]:
     if free:
         told = "exploratory, no rule names them" if rules else "exploratory, as no rule is given"
         made.append(_sheet(cell, told, free, whole=whole))
-    return made
+    gaps = gap_sheet(cell)
+    return [*made, gaps] if gaps else made
 
 
 def cell_notes(cell: CellAccount, account: Account, *, whole: bool = False) -> list[str]:
@@ -86,7 +89,7 @@ def gate_sheet(account: Account) -> Sheet:
             cell.place,
             change(one.effect),
             limit(one),
-            percent(one.effect.detectable, 2),
+            share(one.effect, one.effect.detectable, 2),
             _verdict(one),
         )
         for cell, one in gated(account)
@@ -104,7 +107,7 @@ def rule(one: Judgement) -> str:
     name = label(one.effect.metric)
     if one.margin is None:
         return f"{name} no worse than its margin"
-    return f"{name} no more than {percent(one.margin)} worse"
+    return f"{name} no more than {share(one.effect, one.margin)} worse"
 
 
 def moved_sheet(account: Account) -> Sheet:
@@ -170,7 +173,7 @@ def _columns(
         (Column(name="other"), lambda one: _value(one.effect, one.effect.other)),
         (Column(name="change"), lambda one: change(one.effect)),
         (Column(name="margin"), limit),
-        (Column(name="MDD"), lambda one: percent(one.effect.detectable, 2)),
+        (Column(name="MDD"), lambda one: share(one.effect, one.effect.detectable, 2)),
         (Column(name="verdict", number=False), lambda one: one.verdict),
     ]
     if whole or any(one.effect.runs != runs for one in shown):
@@ -183,13 +186,12 @@ def _columns(
 
 def _named(effect: Effect) -> str:
     """What the metric is called, with a unit that no number of it carries."""
-    unit = DIRECTIONS[effect.metric].unit
-    bare = unit in {"s", "s/token", "share"}
-    return label(effect.metric) if bare else f"{label(effect.metric)}, {unit}"
+    bare = effect.unit in {"s", "s/token", "share"}
+    return label(effect.metric) if bare else f"{label(effect.metric)}, {effect.unit}"
 
 
 def _value(effect: Effect, value: float | None) -> str:
-    return measured(value, DIRECTIONS[effect.metric].unit)
+    return measured(value, effect.unit)
 
 
 def _runs(effect: Effect) -> str:

@@ -17,11 +17,13 @@ from reports.notation import (
 )
 from results.comparison import Comparison
 from results.contrast import IDENTICAL
-from results.direction import DIRECTIONS, IN_POINTS
+from results.direction import in_points
 from results.effect import Effect
+from results.scores import HEADLINE
 from results.verdict import Judgement, Verdict
 
 LEADING = (
+    (HEADLINE,),
     ("ttft", "ttft.p50", "batch_tpot"),
     ("tpot", "tpot.p50"),
     ("output_rate_per_gpu", "output_rate", "batch_rate_per_gpu", "batch_rate"),
@@ -29,6 +31,7 @@ LEADING = (
 """What is told first where no rule names anything: of each row the first that can be judged."""
 
 CORE = (
+    HEADLINE,
     *("ttft", "ttft.p90", "tpot", "tpot.p90", "e2el", "interactivity.p90"),
     *("output_rate", "output_rate_per_gpu", "goodput", "cache_hit"),
     *("batch_tpot", "batch_rate", "batch_rate_per_gpu"),
@@ -82,9 +85,17 @@ def change(effect: Effect) -> str:
 
 def _in_unit(effect: Effect, told: str, ends: str) -> tuple[str, str]:
     """The change of what is compared in points, in points."""
-    if effect.metric not in IN_POINTS:
+    if not in_points(effect.metric):
         return told, ends
     return told.replace(" %", " points"), ends.replace(" %", " points")
+
+
+def share(effect: Effect, value: float | None, digits: int = 3) -> str:
+    """A margin, or what could be seen: `5 %` of base, or `1 point` where those are compared."""
+    told = percent(value, digits)
+    if not in_points(effect.metric):
+        return told
+    return "1 point" if told == "1 %" else told.replace(" %", " points")
 
 
 def direction(effect: Effect) -> str:
@@ -101,12 +112,24 @@ def more(judgement: Judgement) -> str:
     """How many runs would decide what is inconclusive; nothing where that is not known."""
     if "inconclusive" not in {judgement.verdict, judgement.gate}:
         return ""
-    if judgement.more_runs is not None and judgement.runs_needed is not None:
-        runs = counted(judgement.more_runs, "more run")
-        return f"{runs} a side ({number(judgement.runs_needed, 0)} in all) would decide"
+    if ways := _ways(judgement):
+        return f"{' or '.join(ways)} would decide"
     known = judgement.effect.worsening is not None and judgement.margin is not None
     doubted = judgement.reason == judgement.effect.doubt
     return TOO_CLOSE if known and not doubted else ""
+
+
+def _ways(judgement: Judgement) -> list[str]:
+    """How many more runs would decide it, or, of answers, how many epochs or questions."""
+    needed, questions, found = judgement.runs_needed, judgement.questions_needed, []
+    if judgement.more_runs is not None and needed is not None:
+        runs = counted(judgement.more_runs, "more run")
+        found.append(f"{runs} a side ({number(needed, 0)} in all)")
+    if questions is not None and found and needed is not None:
+        found.append(f"{needed / min(judgement.effect.runs):.3g} times the epochs")
+    if questions is not None:
+        found.append(f"about {number(questions, 0)} questions")
+    return found
 
 
 def limit(judgement: Judgement) -> str:
@@ -114,12 +137,14 @@ def limit(judgement: Judgement) -> str:
 
     Where several parts are stated the widest one counts.
     """
-    told, stated, base = percent(judgement.margin), judgement.stated, judgement.effect.base
-    margin = judgement.margin
-    if margin is None or (stated.relative is not None and stated.relative >= margin):
+    told, stated = share(judgement.effect, judgement.margin), judgement.stated
+    margin, base = judgement.margin, judgement.effect.base
+    if margin is None or in_points(judgement.effect.metric):
+        return told
+    if stated.relative is not None and stated.relative >= margin:
         return told
     if stated.absolute is not None and base and isclose(stated.absolute / base, margin):
-        return f"{told} ({bound(stated.absolute, DIRECTIONS[judgement.effect.metric].unit)})"
+        return f"{told} ({bound(stated.absolute, judgement.effect.unit)})"
     return told if stated.noise is None else f"{told} ({multiple(stated.noise)})"
 
 
@@ -141,11 +166,15 @@ def gated(account: Account) -> tuple[Judged, ...]:
 def explored(cell: CellAccount) -> tuple[tuple[Judgement, ...], tuple[Judgement, ...]]:
     """The exploratory judgements of a cell: those told one by one, and the rest."""
     free = [one for one in cell.cell.judgements if not one.gated]
-    core = sorted(
-        (one for one in free if one.effect.metric in CORE),
-        key=lambda one: CORE.index(one.effect.metric),
-    )
-    return tuple(core), tuple(one for one in free if one.effect.metric not in CORE)
+    core = sorted((one for one in free if _core(one)), key=lambda one: CORE.index(_core(one)))
+    return tuple(core), tuple(one for one in free if not _core(one))
+
+
+def _core(one: Judgement) -> str:
+    """Which of the metrics that are told one by one it is; each score of an answer is."""
+    name = one.effect.metric
+    name = HEADLINE if name.startswith(f"{HEADLINE}.") else name
+    return name if name in CORE else ""
 
 
 def leading(account: Account) -> list[str]:
@@ -252,18 +281,18 @@ def _same(
     several: str,
     where: str,
 ) -> str:
-    margins = _span([one.margin for _, one in members])
-    seen = _span([one.effect.detectable for _, one in members], 2)
+    margins = _span(most.effect, [one.margin for _, one in members])
+    seen = _span(most.effect, [one.effect.detectable for _, one in members], 2)
     return (
         f"{names[1]} and {names[0]} are the same in {name}, within {margins}{several}: {where}"
         f"{signed(most.effect)}; smallest detectable difference {seen}"
     )
 
 
-def _span(shares: Sequence[float | None], digits: int = 3) -> str:
+def _span(effect: Effect, shares: Sequence[float | None], digits: int = 3) -> str:
     """One share, or the smallest and the largest of several."""
-    known = sorted(share for share in shares if share is not None)
-    ends = list(dict.fromkeys(percent(share, digits) for share in (known[:1] + known[-1:])))
+    known = sorted(one for one in shares if one is not None)
+    ends = list(dict.fromkeys(share(effect, one, digits) for one in (known[:1] + known[-1:])))
     return " to ".join(ends) or "n/a"
 
 

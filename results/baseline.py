@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from results import contest
+from results.answers import compact
 from results.comparability import differences
 from results.copies import Seen, copied
 from results.direction import DIRECTIONS
@@ -15,6 +16,7 @@ from results.errors import InputError
 from results.excerpt import excerpt
 from results.pairing import requests
 from results.run import Kept, Run, RunPoint, identity
+from results.scores import AMISS
 from results.side import Side, of_arm
 from results.tokens import KEPT, drawn
 from results.veil import veiled
@@ -25,7 +27,7 @@ KEEPS = 10
 REQUESTS = 3000
 """So many requests at most are kept one by one: those of the newest runs."""
 
-COUNTS = ("requests", "ok", "failed")
+COUNTS = ("requests", "ok", "failed", "answers", *AMISS)
 """What is kept beside everything that can be compared."""
 
 OF_PLAN = ("hash", "salt", "suite_path", "overrides")
@@ -42,8 +44,8 @@ class Baseline:
 
     @property
     def paired(self) -> int:
-        """How many of its runs keep every request, so that each is compared with its own."""
-        return sum(all(p.kept and p.kept.rows is not None for p in run.points) for run in self.runs)
+        """How many of its runs keep every request, or answer, to be compared with its own."""
+        return sum(all(p.kept and p.kept.whole for p in run.points) for run in self.runs)
 
     @property
     def copies(self) -> int:
@@ -149,9 +151,16 @@ def _kept(point: RunPoint, where: str, alone: bool) -> RunPoint:
         for name, figure in summary.figures.items()
         if name in DIRECTIONS or name in COUNTS
     }
-    few = len(sent) <= REQUESTS
+    graded = entry.answers
+    few = graded is None and len(sent) <= REQUESTS
     rows, tokens = (excerpt(point.rows()), None) if few else (None, drawn(sent, KEPT))
-    kept = Kept(figures=figures, means=entry.means, rows=rows, tokens=tokens)
+    kept = Kept(
+        figures=figures,
+        means=entry.means,
+        rows=rows,
+        tokens=tokens,
+        answers=None if graded is None else compact(graded),
+    )
     return veiled(replace(point, path=Path(point.path.parent.name, point.path.name), kept=kept))
 
 
@@ -172,7 +181,8 @@ def _affordable(runs: Sequence[Run]) -> tuple[Run, ...]:
     kept: list[Run] = []
     room = REQUESTS
     for run in reversed(runs):
-        rows = [point.kept.rows if point.kept else None for point in run.points]
+        told = [point.kept for point in run.points if point.kept]
+        rows = [one.rows for one in told if one.answers is None]
         held = [one.num_rows for one in rows if one is not None]
         room = room - sum(held) if len(held) == len(rows) else -1
         whole = room >= 0

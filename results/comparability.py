@@ -70,7 +70,13 @@ def _cells(base: Sequence[Told], other: Sequence[Told]) -> Iterator[tuple[Facts,
     """The facts of both sides in each cell that both have; in all their points where none is.
 
     A cell is also one that is stated alike and holds something else, such as changed traces.
+    Where both sides have the same experiments, those may ask the same of different engines.
     """
+    names = [dict.fromkeys(cell.experiment for cell, _ in side) for side in (base, other)]
+    if len(names[0]) > 1 and names[0].keys() == names[1].keys():
+        for name in names[0]:
+            yield from _cells(_of(base, name), _of(other, name))
+        return
     grouped = _grouped(base), _grouped(other)
     both = [(key, key) for key in grouped[0] if key in grouped[1]]
     left = [[key for key in ours if key not in theirs] for ours, theirs in (grouped, grouped[::-1])]
@@ -86,14 +92,16 @@ def _cells(base: Sequence[Told], other: Sequence[Told]) -> Iterator[tuple[Facts,
         yield _all(base), _all(other)
 
 
+def _of(side: Sequence[Told], experiment: str) -> list[Told]:
+    return [told for told in side if told[0].experiment == experiment]
+
+
 def _unmatched(base: Sequence[Told], other: Sequence[Told]) -> Iterator[Difference]:
     """Why an experiment that both sides have has no cell in common, where another one has."""
     if _grouped(base).keys().isdisjoint(_grouped(other)):
         return
     for name in dict.fromkeys(cell.experiment for cell, _ in base):
-        ours, theirs = (
-            [told for told in side if told[0].experiment == name] for side in (base, other)
-        )
+        ours, theirs = _of(base, name), _of(other, name)
         if theirs and _grouped(ours).keys().isdisjoint(_grouped(theirs)):
             for one in judged(_all(ours), _all(theirs), (), simulated=False):
                 if within(one.key, REQUESTED):

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from results import accuracy
 from results.calibration import FREEDOM, Calibration, mismatches, noise, unsure
+from results.cell import Cell
 from results.comparability import differences, refusals
 from results.contest import Contest, Entry, contest
 from results.contrast import LEVEL
@@ -17,6 +19,7 @@ from results.effects import Noise, effects, nothing
 from results.errors import InputError
 from results.failures import counts
 from results.matching import Match, match
+from results.scores import HEADLINE
 from results.side import Side
 from results.standing import Difference, within
 from results.tokens import Alike, alike
@@ -24,6 +27,9 @@ from results.verdict import Judgement, Margin, Rule, invalid, judge, together
 
 EXPLORED = Margin(relative=0.05)
 """What metrics that no rule names are held against."""
+
+A_POINT = Margin(absolute=0.01)
+"""What accuracies that no rule names are held against: 5 of 100 answers would be too many."""
 
 PROMPTS = "prompt_tokens"
 """The key under which different tokens for one message are allowed."""
@@ -106,7 +112,7 @@ def compare(
             untold += _untold(one, read, rules)
         spreads, floors = noise(calibration, base, one) if calibration else ({}, {})
         against = _Against(
-            margins=_margins(rules, one.other[0].cell.experiment),
+            margins=_margins(rules, one.other[0].cell),
             explored=explored,
             spreads=spreads,
             floors=floors,
@@ -157,9 +163,11 @@ class _Against:
     seed: int
 
 
-def _margins(rules: Sequence[Rule], experiment: str) -> dict[str, Margin]:
-    """Those of the rules that hold in the experiment; the last one for a metric counts."""
-    return {rule.metric: rule.margin for rule in rules if about(rule, experiment)}
+def _margins(rules: Sequence[Rule], cell: Cell) -> dict[str, Margin]:
+    """Those of the rules that hold in the cell; the last one for a metric counts."""
+    return {
+        rule.metric: rule.margin for rule in rules if about(rule, cell.experiment, cell.workload)
+    }
 
 
 def _check(rules: Sequence[Rule]) -> None:
@@ -200,8 +208,10 @@ def _cell(one: Match, read: Contest, sides: tuple[Side, Side], against: _Against
 
 def _judged(effect: Effect, against: _Against) -> Judgement:
     margin = against.margins.get(effect.metric)
+    of_answers = effect.metric.partition(".")[0] == HEADLINE
+    explored = A_POINT if of_answers else against.explored
     floor = against.floors.get(effect.metric)
-    return judge(effect, margin or against.explored, floor=floor, gated=margin is not None)
+    return judge(effect, margin or explored, floor=floor, gated=margin is not None)
 
 
 def _with_holm(cells: Sequence[CellComparison]) -> tuple[CellComparison, ...]:
@@ -223,6 +233,8 @@ def _problems(read: Contest) -> tuple[str, ...]:
                 ended = f"{summary.status}: {summary.reason or 'it was interrupted'}"
                 found.append(f"{where} is {ended}")
             found += [f"{where}: {problem}" for problem in summary.problems]
+    if not found and accuracy.asks(read) and (apart := accuracy.left_out(read)):
+        found.append(apart)
     return tuple(found)
 
 
@@ -253,7 +265,8 @@ def _apart(one: Match, read: Contest) -> list[str]:
 
 def _untold(one: Match, read: Contest, rules: Sequence[Rule]) -> list[str]:
     """A sentence where rules are judged, and nothing says whether the messages were the same."""
-    ruled = any(about(rule, one.other[0].cell.experiment) for rule in rules)
+    cell = one.other[0].cell
+    ruled = any(about(rule, cell.experiment, cell.workload) for rule in rules)
     whole = not any(_sampled(entry) for side in read.sides for entry in side)
     if not ruled or whole or any(each.shared for each in _messages(read)):
         return []
@@ -300,7 +313,7 @@ def _notes(read: Contest) -> tuple[str, ...]:
         found.append("one side ran wholly before the other, so what changed then is not told apart")
     found += _unpaired(read)
     kept = [entry.point.kept for side in read.sides for entry in side if entry.point.kept]
-    if kept and all(one.rows is None for one in kept):
+    if kept and not any(one.whole for one in kept):
         found.append(
             "the baseline file keeps no single requests, so those that moved are told only against "
             "run folders"

@@ -7,6 +7,7 @@ from functools import reduce
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from results.columns import Ints, columns
 from results.copies import Seen, copied
@@ -28,7 +29,7 @@ class Entry:
 
     Runs with the same `workload` were sent the same: those of both sides are a pair. `shared` are
     the figures over the requests that all runs of the workload answered, where both sides have
-    any; `partial` says that this run has more.
+    any; `partial` says that this run has more. `answers` are there where questions were asked.
     """
 
     point: RunPoint
@@ -39,6 +40,7 @@ class Entry:
     tokens: Tokens
     shared: Mapping[str, Figure] = field(default_factory=dict)
     partial: bool = False
+    answers: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,7 +115,7 @@ def _read(
         matched=_matched(list(pairs.values()), counts),
         recurring=recurring is not None,
         ordered=len({entry.point.path.parent for side in entries for entry in side}) == 1,
-        twins=bool(pairs) and all(_alike(one) for one in pairs.values()),
+        twins=any(one.count for one in pairs.values()) and all(map(_alike, pairs.values())),
         copies=(len(base) - len(entries[0]), len(other) - len(entries[1])),
     )
 
@@ -141,6 +143,9 @@ def _met(
 
 def _in_place(entry: Entry, workload: str, sent: Requests, keys: Keys | None, alone: bool) -> Entry:
     """The run among those of its workload, with its figures over the requests that all have."""
+    if entry.answers is not None:
+        # Answers are compared, and no time of any request.
+        return replace(entry, workload=workload)
     figures, partial = shared(entry.point, entry.summary, sent, keys, alone)
     return replace(entry, workload=workload, shared=figures, partial=partial)
 
@@ -189,6 +194,7 @@ def read(point: RunPoint, alone: bool) -> tuple[Entry, Requests]:
         summary=summary,
         means=means,
         tokens=known or drawn(sent, HELD),
+        answers=point.answers(),
     )
     return entry, sent
 

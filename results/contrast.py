@@ -11,6 +11,7 @@ from results.columns import Floats, Ints
 
 How = Literal[
     "paired requests",
+    "paired questions",
     "pairs of runs",
     "runs with drift",
     "Welch",

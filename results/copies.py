@@ -7,6 +7,7 @@ import numpy as np
 from results.columns import Floats
 from results.direction import DIRECTIONS
 from results.figure import Figure
+from results.scores import HEADLINE
 
 SAME = 1e-11
 """Values that are relatively closer are the same: a baseline file keeps thirteen digits."""
@@ -20,7 +21,8 @@ def copied(seen: Seen, sent: str, figures: Mapping[str, Figure]) -> bool:
 
     Takes it down where it was not. One without any metric is no copy of anything.
     """
-    told = (figures.get(name) for name in DIRECTIONS)
+    # Two runs often have as many right answers, and are no copies for that.
+    told = (figures.get(name) for name in DIRECTIONS if name != HEADLINE)
     values = np.array(
         [np.nan if one is None or one.value is None else one.value for one in told], np.float64
     )

@@ -1,8 +1,10 @@
 """What rules are about and could not be held against anything: a gate must not pass over it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from results.matching import label
+from results.scores import HEADLINE
 from results.side import Side
 from results.verdict import Rule
 
@@ -34,7 +36,10 @@ def missing(
         *(
             f"{point['name']} of {other.name} has not begun: finish the run first"
             for point in planned
-            if any(about(rule, point.get("experiment", "")) for rule in rules)
+            if any(
+                about(rule, point.get("experiment", ""), point.get("workload", {}))
+                for rule in rules
+            )
         ),
     ]
 
@@ -66,7 +71,7 @@ def _not_held(
     """A sentence for each rule that no judgement is of, and of which nothing was said yet."""
     there = {point.cell.experiment for point in other.points}
     for rule in rules:
-        if any(rule.metric == metric and about(rule, name) for name, metric in held):
+        if any(rule.metric == metric and rule.experiment in {None, name} for name, metric in held):
             continue
         named = f"the rule for {rule.metric}" + f" of {rule.experiment}" * bool(rule.experiment)
         if rule.experiment is not None and rule.experiment not in there:
@@ -81,9 +86,10 @@ def _not_held(
             )
 
 
-def about(rule: Rule, experiment: str) -> bool:
-    """Whether the rule holds in the experiment."""
-    return rule.experiment in {None, experiment}
+def about(rule: Rule, experiment: str, workload: Mapping[str, Any]) -> bool:
+    """Whether the rule holds in the experiment: one for accuracy where questions are asked."""
+    fits = (rule.metric == HEADLINE) == (workload.get("kind") == "questions")
+    return fits and rule.experiment in {None, experiment}
 
 
 def _ruled(
@@ -93,6 +99,7 @@ def _ruled(
     names = set()
     for point in side.points:
         called = {point.cell.experiment, renamed.get(point.cell.experiment, point.cell.experiment)}
-        if any(about(rule, name) for rule in rules for name in called):
+        workload = point.cell.workload
+        if any(about(rule, name, workload) for rule in rules for name in called):
             names.add(label((point,)))
     return [name for name in alone if name in names]

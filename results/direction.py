@@ -59,6 +59,7 @@ DIRECTIONS: dict[str, Direction] = {
     },
     "batch_tpot": Direction(unit="s/token", better="lower"),
     "failed_share": Direction(unit="share", better="lower"),
+    "accuracy": Direction(unit="share", better="higher"),
     **{name: Direction(unit=unit, better="higher") for name, unit in _SPEEDS.items()},
 }
 """Every metric that can be compared: of counts, and of what was asked for, no way is better."""
@@ -75,5 +76,9 @@ OF_REQUESTS = frozenset(
 All others are of the window: what it brought, whichever requests that were.
 """
 
-IN_POINTS = frozenset(("failed_share",))
-"""Shares that are often 0, and whose changes are differences and not ratios."""
+_IN_POINTS = frozenset(("failed_share", "accuracy"))
+
+
+def in_points(metric: str) -> bool:
+    """Whether it is a share whose changes are differences and not ratios."""
+    return metric.partition(".")[0] in _IN_POINTS

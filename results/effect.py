@@ -5,7 +5,9 @@ from math import exp, isfinite
 from typing import Any, Literal
 
 from results.contrast import Drift, Estimate, How
-from results.direction import IN_POINTS, Better, Direction
+from results.direction import Better, Direction, in_points
+from results.figure import Unit
+from results.gap import Gap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +50,11 @@ class Effect:
     same; where it is `doubted_either_way` not worse either.
 
     Of shares that are compared in points the ratio is 1 and the difference: 1.02 is two points
-    more.
+    more. An accuracy has its `gap`, question by question, and no order of runs.
     """
 
     metric: str
-    unit: str
+    unit: Unit
     better: Better
     how: How
     base: float | None = None
@@ -69,6 +71,7 @@ class Effect:
     values: tuple[RunValue, ...] = ()
     matched: Matched | None = None
     drift: Drift | None = None
+    gap: Gap | None = None
     reason: str | None = None
     doubt: str | None = None
     doubted_either_way: bool = False
@@ -76,7 +79,7 @@ class Effect:
     @property
     def scale(self) -> float:
         """What the change is a share of, in the metric's unit."""
-        if self.metric in IN_POINTS:
+        if in_points(self.metric):
             return 1.0
         return self.base or (self.other or 0.0) / (self.ratio or 1.0)
 

@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from results import accuracy
 from results.columns import Ints
 from results.contest import Contest, Entry
 from results.contrast import Estimate, How, Series, combined, contrast, quantile
-from results.direction import DIRECTIONS, IN_POINTS, REQUESTS
+from results.direction import DIRECTIONS, REQUESTS, in_points
 from results.effect import Effect, RunValue, of_estimate
 from results.failures import by_chance, differ
 from results.figure import Figure
@@ -38,12 +39,18 @@ class Kept:
 def effects(
     cell: Contest, noise: Noise, seed: int, wanted: Collection[str] = ()
 ) -> Iterator[Effect]:
-    """The effect of every metric that some run has, and of those wanted whatever they have."""
+    """The effect of every metric that some run has, and of those wanted whatever they have.
+
+    Where questions were asked it is their scores that count, and no time of any request.
+    """
+    if accuracy.asks(cell):
+        yield from accuracy.effects(cell)
+        return
     failures = differ(cell)
     for metric in DIRECTIONS:
         if metric not in wanted and not _told(cell, metric):
             continue
-        if metric in IN_POINTS:
+        if in_points(metric):
             yield _in_points(cell, metric)
         elif metric in REQUESTS:
             effect = _of_requests(cell, metric, noise.get(metric), seed)

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -22,11 +23,33 @@ Facts = Mapping[str, Mapping[str, str]]
 OBSERVED = ("environment.", "evidence.")
 """How the keys begin of what nobody stated."""
 
+ACCURACY = "evidence.accuracy."
+"""How the keys begin of which questions were asked, and how."""
+
+CHOSEN = "evidence.chosen."
+"""How the keys begin of what an engine took by itself, since nobody asked for anything."""
+
+EFFECTIVE = "evidence.effective."
+"""How the keys begin of what an engine says that it runs with, whether anybody stated it or not."""
+
+CHOOSING = frozenset(
+    (
+        *("attention", "kv_format", "moe", "replay", "capture_size"),
+        *("max_sequences", "max_batched_tokens", "max_model_len"),
+    )
+)
+"""Features that an engine sees to by itself where it is not told."""
+
 REPEATED = frozenset(("flags", "environment"))
 """Settings that an engine and its deployment both have: the deployment's come last."""
 
 # They differ at every start, or say where and how a server is reached and not what it is.
-_OF_A_START = frozenset(("--host", "--port", "--served-model-name"))
+_OF_A_START = frozenset(
+    (
+        *("--host", "--port", "--served-model-name"),
+        *("--data-parallel-address", "--data-parallel-supervisor-port"),
+    )
+)
 _VARIABLES = ("deployment.environment.", "deployment.engine.headers.")
 
 
@@ -87,6 +110,8 @@ def _of_point(point: RunPoint, plan: Mapping[str, Any]) -> Iterator[Fact]:
         yield "suite_seed", plan["suite_seed"]
     if point.evidence is not None:
         yield from _evidence(point.evidence)
+        asked = point.evidence.accuracy
+        yield from _flat(asdict(asked) if asked else {}, ACCURACY)
 
 
 def _deployment(stated: Mapping[str, Any]) -> Iterator[Fact]:
@@ -117,11 +142,15 @@ def _evidence(evidence: Evidence) -> Iterator[Fact]:
     replies = features.pop("replies", None)
     for name, value in features.items():
         key = f"evidence.features.{name.replace('replies ', 'replies.').replace(' ', '_')}"
-        if name.startswith("replies ") and isinstance(value, int):
+        if name in CHOOSING and name not in observed.requested:
+            yield f"{CHOSEN}{name}", value
+        elif name.startswith("replies ") and isinstance(value, int):
             share = "all" if value == replies else "some" if value else "no"
             yield key, f"{share} replies"
         else:
             yield key, value
+    for name, value in observed.effective.items():
+        yield f"{EFFECTIVE}{name}", value
     configuration = dict(observed.configuration)
     command = configuration.pop("command", None)
     yield from _flat(configuration, "evidence.configuration.")

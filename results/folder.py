@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from results import document
+from results import answers, document
 from results.errors import FolderError
 from results.writer import PointWriter
 
@@ -210,14 +210,14 @@ def _retire(path: Path) -> int:
 
     Gives how many attempts there have been.
     """
-    for name in ("outcome.json", "evidence.json", "steps.parquet"):
+    for name in ("outcome.json", "evidence.json", "steps.parquet", answers.NAME):
         (path / name).unlink(missing_ok=True)
     if (path / "requests.arrow").exists():
         # The same rows, written just before the crash.
         (path / "requests.parquet").unlink(missing_ok=True)
     numbers = [int(old.stem.partition("-")[2]) for old in path.glob("broken-*.*")]
     number = 1 + max(numbers, default=0)
-    for name in ("requests.arrow", "requests.parquet", "server.log"):
+    for name in ("requests.arrow", "requests.parquet", "server.log", answers.GROWING):
         old = path / name
         if old.exists():
             old.rename(path / f"broken-{number}{old.suffix}")

@@ -25,7 +25,7 @@ from results.standing import Difference
 
 METRICS = (
     *("ttft.p50", "ttft.p90", "tpot.p50", "output_rate", "goodput", "cache_hit"),
-    *("batch_tpot", "batch_rate"),
+    *("batch_tpot", "batch_rate", "accuracy"),
 )
 """What is looked at where nothing else is asked for."""
 

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import orjson
 
-from results import document
+from results import answers, document
 from results.baseline import OF_PLAN, Baseline, of_runs, refuse_copies
 from results.cell import Cell
 from results.condensed import COLUMNS, condensed, restored
 from results.errors import FolderError, InputError
-from results.evidence import Evidence, Observed
+from results.evidence import Asked, Evidence, Observed, Protocol
 from results.excerpt import packed, unpacked
 from results.folder import run_id
 from results.pairing import requests
 from results.run import Kept, Run, RunPoint
+from results.scores import accuracy
 from results.side import Side
 from results.side import side as folders
 from results.tokens import packed as packed_tokens
@@ -163,11 +164,19 @@ def _point(point: RunPoint, plan: Mapping[str, Any], shared: dict[str, Any]) -> 
         "cell": _share({name: cell[name] for name in _OF_CELL}, shared),
         "deployment": _share(cell["deployment"], shared),
         "plan": _share({name: plan[name] for name in _OF_PLAN}, shared),
-        "observed": _share(asdict(point.evidence.observed), shared),
+        "observed": _share(asdict(point.evidence.observed) | {"effective": {}}, shared),
+        # Of every start the same, which the rest of what was observed is not.
+        "effective": _share(point.evidence.observed.effective, shared),
         "window": [point.evidence.clock, point.evidence.opened, point.evidence.closed],
         "late": point.evidence.client_late,
         **condensed(point.kept),
     }
+    if point.evidence.protocol is not None:
+        written["protocol"] = _share(asdict(point.evidence.protocol), shared)
+    if point.evidence.accuracy is not None:
+        written["accuracy"] = _share(asdict(point.evidence.accuracy), shared)
+    if point.kept.answers is not None:
+        written["answers"] = answers.packed(point.kept.answers)
     if point.kept.rows is not None:
         written["requests"] = packed(point.kept.rows)
     elif point.kept.tokens is not None:
@@ -212,18 +221,24 @@ def _read_point(
     told = {**shared[written["cell"]], **written["point"], **deployment}
     cell = Cell(**{field.name: told[field.name] for field in fields(Cell)})
     clock, opened, closed = written["window"]
+    replayed, asked = "protocol" in written, "accuracy" in written
     evidence = Evidence(
-        observed=Observed(**shared[written["observed"]]),
+        observed=Observed(
+            **{**shared[written["observed"]], "effective": shared[written["effective"]]}
+        ),
         clock=clock,
         opened=opened,
         closed=closed,
         client_late=written["late"],
+        protocol=Protocol(**shared[written["protocol"]]) if replayed else None,
+        accuracy=Asked(**shared[written["accuracy"]]) if asked else None,
     )
     whole = "requests" in written
     kept = replace(
         restored(written, cell.gpus),
         rows=unpacked(written["requests"]) if whole else None,
         tokens=None if whole else unpacked_tokens(written["tokens"]),
+        answers=answers.unpacked(written["answers"]) if asked else None,
     )
     _check(path, kept)
     point = RunPoint(
@@ -240,6 +255,10 @@ def _check_columns(told: Sequence[str]) -> None:
 
 def _check(path: Path, kept: Kept) -> None:
     """Raises ValueError where the requests of a point say something else than its figures."""
+    if kept.answers is not None:
+        told, found = kept.figures["accuracy"].value, accuracy(kept.answers).value
+        if told is None or found is None or abs(told - found) > ROUNDED:
+            raise ValueError(f"{path.name}: its answers come to {found}, and it says {told}")
     if kept.rows is None:
         return
     answered = kept.figures["ok"].value if "ok" in kept.figures else None

@@ -62,7 +62,8 @@ def remarks(samples: pa.Table | None, evidence: Evidence | None, tokens: float) 
                 yield f"GPU {gpu} was held back by {reason} in {share:.0%} of the window"
     joules = energy(samples, evidence)
     if joules is not None and tokens:
-        yield f"its GPUs used {joules / tokens:.3g} J an output token"
+        each = float(f"{joules / tokens:.3g}")
+        yield f"its GPUs used {each:,g} J an output token"
 
 
 def energy(samples: pa.Table, evidence: Evidence) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from results import batches, interval, machine, protocol, rates, series, validity
+from results import batches, interval, machine, protocol, rates, scores, series, steps, validity
 from results.cell import Cell
 from results.columns import UNTOLD, Columns, Floats, Ints, columns, number, of_phase, text
 from results.direction import OF_REQUESTS
@@ -50,14 +50,16 @@ def summarise(
         repeats=1,
         provenance=evidence.observed.provenance if evidence else None,
         problems=_problems(point, table, rows, samples) if finished else (),
-        figures=figures(
-            rows, point.cell, window, primed=_primed(table, window), intervals=intervals
-        ),
+        figures=steps.figures(point.steps(), point.cell)
+        if steps.is_stepwise(point.cell)
+        else _counts(rows) | scores.figures(point.answers(), evidence)
+        if scores.asks(point.cell)
+        else figures(rows, point.cell, window, primed=_primed(table, window), intervals=intervals),
         ranks=by_rank(table),
         failures=_failures(table),
         remarks=(
             *_remarks(evidence),
-            *protocol.remarks(table, evidence),
+            *protocol.remarks(table, evidence, point.cell.repeat),
             *machine.remarks(samples, evidence, _tokens(table)),
         ),
     )
@@ -78,10 +80,23 @@ def _remembered(point: RunPoint, kept: Kept) -> Summary:
 
 
 def _remarks(evidence: Evidence | None) -> Iterator[str]:
-    """What a server does otherwise than asked without being wrong."""
+    """What a server does otherwise than asked without being wrong, and what may be in its times."""
+    if evidence and evidence.restless:
+        yield evidence.restless
+    yield from _changed(evidence)
+    if evidence and (kept := evidence.observed.start.get("affinity")):
+        yield f"affinity {evidence.observed.requested.get('affinity', 'none')}: {kept}"
     served = evidence.observed.features.get("model served") if evidence else None
     if served:
         yield f"answers name another model than asked for: {', '.join(served)}"
+
+
+def _changed(evidence: Evidence | None) -> Iterator[str]:
+    """That a build is not the stock one, where nobody says so: its version does not show it."""
+    version = evidence.observed.configuration.get("version") if evidence else None
+    changed = version.get("changed") if isinstance(version, dict) else None
+    if evidence and changed and "variant" not in evidence.observed.requested:
+        yield f"not as its wheel brought it, and no variant is stated: {', '.join(changed)}"
 
 
 def _failures(table: pa.Table) -> tuple[tuple[str, int], ...]:
@@ -100,7 +115,10 @@ def _primed(table: pa.Table, window: Window | None) -> bool:
 def _problems(
     point: RunPoint, table: pa.Table, rows: Columns, samples: pa.Table | None
 ) -> tuple[str, ...]:
-    return validity.problems(table, point.cell, point.evidence, samples, rows)
+    found = validity.problems(table, point.cell, point.evidence, samples, rows)
+    if not scores.asks(point.cell):
+        return found
+    return (*found, *scores.problems(point.answers(), point.cell, point.evidence))
 
 
 def _tokens(table: pa.Table) -> float:

@@ -92,7 +92,8 @@ def requests(table: pa.Table, rows: Columns | None = None) -> Requests:
         values = {name: np.log(each[kept]) for name, each in times(rows).items()}
     for logs in values.values():
         logs[~np.isfinite(logs)] = np.nan
-    asked = (number(window, "asked_input"), number(window, "asked_output"))
+    # What is sent as text has no length that was asked for.
+    asked = (np.nan_to_num(number(window, name)) for name in ("asked_input", "asked_output"))
     return _once(
         Requests(
             keys=_mixed(place, _words(window["prompt_hash"])),

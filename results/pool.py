@@ -9,6 +9,7 @@ import numpy as np
 from results.figure import Figure, Summary
 from results.interval import of_mean
 from results.ranks import added
+from results.scores import AMISS, HEADLINE
 
 FEWEST_RUNS = 3
 """With two runs Student's factor is 12.7: the interval would say nothing."""
@@ -17,7 +18,10 @@ EQUAL = 1e-9
 """By no larger share do runs differ that differ in the order of their sums alone."""
 
 COUNTS = frozenset(
-    ("requests", "ok", "failed", "cut", "unsent", "sessions", "input_tokens", "output_tokens")
+    (
+        *("answers", *AMISS),
+        *("requests", "ok", "failed", "cut", "unsent", "sessions", "input_tokens", "output_tokens"),
+    )
 )
 """Figures that are added over runs, and not averaged."""
 
@@ -99,6 +103,12 @@ def _pooled(name: str, figures: Sequence[Figure]) -> Figure:
         runs=runs,
         reason=caveat,
     )
+    if name.partition(".")[0] == HEADLINE:
+        # The same questions again: what is unsure of them is no surer for the repeats.
+        ends = [(one.low, one.high) for one in held if one.low is not None and one.high is not None]
+        if ends:
+            low, high = np.mean(ends, axis=0)
+            return replace(pooled, n=held[0].n, low=float(low), high=float(high))
     doubt = "a count has no interval" if name in COUNTS else _doubt(values)
     if doubt:
         return replace(pooled, doubt=doubt)

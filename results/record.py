@@ -47,12 +47,12 @@ class RequestRecord:
     status: int | None
     finish_reason: str | None
 
-    asked_input: int
+    asked_input: int | None
     asked_output: int
     input_tokens: int | None
     output_tokens: int | None
     cached_tokens: int | None
-    ceiling_tokens: int
+    ceiling_tokens: int | None
 
     prompt_hash: str
     rank: int | None
@@ -97,12 +97,12 @@ SCHEMA = pa.schema(
         pa.field("reason", _TEXT),
         pa.field("status", pa.int32()),
         pa.field("finish_reason", _TEXT),
-        pa.field("asked_input", _COUNT, nullable=False),
+        pa.field("asked_input", _COUNT),
         pa.field("asked_output", _COUNT, nullable=False),
         pa.field("input_tokens", _COUNT),
         pa.field("output_tokens", _COUNT),
         pa.field("cached_tokens", _COUNT),
-        pa.field("ceiling_tokens", _COUNT, nullable=False),
+        pa.field("ceiling_tokens", _COUNT),
         pa.field("prompt_hash", _TEXT, nullable=False),
         pa.field("rank", pa.int32()),
         pa.field("request_id", _TEXT, nullable=False),

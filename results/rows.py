@@ -40,15 +40,18 @@ def read(folder: Path) -> pa.Table:
     complete, growing = folder / "requests.parquet", folder / "requests.arrow"
     # A point with an outcome is complete, whatever a crash just after it left behind.
     if complete.exists() and (not growing.exists() or (folder / "outcome.json").exists()):
-        return _parquet(complete)
+        return parquet(complete)
     batches = list(stream(growing)) if growing.exists() else []
-    return pa.Table.from_batches(batches, schema=SCHEMA).unify_dictionaries()
+    if not batches:
+        return SCHEMA.empty_table()
+    # An earlier version may have said of a column that nothing of it is ever absent.
+    return pa.Table.from_batches(batches).cast(SCHEMA).unify_dictionaries()
 
 
 def read_steps(folder: Path) -> pa.Table | None:
     """The engine steps of a point's folder; None where it has none."""
     path = folder / "steps.parquet"
-    return _parquet(path) if path.exists() else None
+    return parquet(path) if path.exists() else None
 
 
 def keep(source: Path, path: Path) -> None:
@@ -69,16 +72,17 @@ def keep(source: Path, path: Path) -> None:
             writer.write_table(_settled(group), row_group_size=GROUP_ROWS)
 
 
-def write_steps(path: Path, steps: pa.Table) -> None:
-    """Writes a point's engine steps."""
-    metadata = {**(steps.schema.metadata or {}), b"format": str(document.FORMAT).encode()}
+def write(path: Path, table: pa.Table) -> None:
+    """Writes rows that are complete: engine steps, answers."""
+    metadata = {**(table.schema.metadata or {}), b"format": str(document.FORMAT).encode()}
     with document.published(path) as temporary:
         pq.write_table(
-            steps.replace_schema_metadata(metadata), temporary, compression="zstd", version="2.6"
+            table.replace_schema_metadata(metadata), temporary, compression="zstd", version="2.6"
         )
 
 
-def _parquet(path: Path) -> pa.Table:
+def parquet(path: Path) -> pa.Table:
+    """The rows that `write` or `keep` wrote. Raises FolderError where they cannot be read."""
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from results import document, rows, samples
+from results import answers, document, rows, samples
 from results.cell import Cell
 from results.errors import FolderError, InputError
-from results.evidence import Evidence, Observed, Protocol
+from results.evidence import Asked, Evidence, Observed, Protocol
 from results.figure import Figure
 from results.folder import STATUSES, run_id
 from results.tokens import Tokens
@@ -21,13 +21,19 @@ class Kept:
     """What a baseline file keeps of a point.
 
     `means` are the mean logarithms of what each request has; `rows` are there where all are kept,
-    else `tokens` are those of a few messages.
+    else `tokens` are those of a few messages. `answers` are compact.
     """
 
     figures: Mapping[str, Figure]
     means: Mapping[str, float]
     rows: pa.Table | None = None
     tokens: Tokens | None = None
+    answers: pa.Table | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that is compared one by one is kept so."""
+        return self.rows is not None or self.answers is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,10 @@ class RunPoint:
     def steps(self) -> pa.Table | None:
         """Its engine steps, where there are any."""
         return rows.read_steps(self.path)
+
+    def answers(self) -> pa.Table | None:
+        """Its graded answers, where questions were asked."""
+        return self.kept.answers if self.kept else answers.read(self.path)
 
     def samples(self) -> pa.Table | None:
         """What its server's counters showed every second, where it told them."""
@@ -149,8 +159,13 @@ def _cell(facts: dict[str, Any], folder: Path) -> Cell:
 def _evidence(content: dict[str, Any]) -> Evidence:
     told = content.get("protocol")
     protocol = None if told is None else Protocol(**told)
-    observed = Observed(**content["observed"])
-    evidence = Evidence(**{**content, "observed": observed, "protocol": protocol})
+    asked = content.get("accuracy")
+    read = {
+        "observed": Observed(**content["observed"]),
+        "protocol": protocol,
+        "accuracy": None if asked is None else Asked(**asked),
+    }
+    evidence = Evidence(**{**content, **read})
     if not evidence.closed >= evidence.opened:
         raise ValueError("evidence.json: the window ends before it begins")
     return evidence

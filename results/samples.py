@@ -1,5 +1,6 @@
 """What a server told of itself while a point ran, and whether the requests agree with it."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +43,11 @@ COUNTERS = {
 }
 """Counters, the column that should add up to each, and what bounds it where it is absent."""
 
-
 SLACK = {"ceiling_tokens": 2 * 64}
 """Two blocks by which a hit may exceed what the session had sent."""
+
+
+_RANK = re.compile(r'"engine":"(\d+)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,26 +132,57 @@ def disagreements(requests: pa.Table, samples: pa.Table) -> Iterator[str]:
     if reason := silent(samples):
         yield reason
         return
-    open_end = (text(requests, "state") != "ok") & ~_refused(requests)
-    for counter, (column, limit, words) in COUNTERS.items():
+    for counter, (_, _, words) in COUNTERS.items():
         risen = increase(samples, counter)
-        if not risen:
-            continue
-        told, most = number(requests, column), number(requests, limit) + SLACK.get(limit, 0)
-        least = float(np.nansum(told))
-        untold = open_end | (np.isnan(told) & ~_refused(requests))
-        more = float(np.maximum(most - np.nan_to_num(told), 0)[untold].sum())
         counted = sum(risen.values())
-        if not np.isfinite(counted):
+        if not risen or not np.isfinite(counted):
             continue
+        span = _span(requests, counter)
         if min(risen.values()) < 0:
             yield f"{counter} fell: the server was started again while it was measured"
-        elif not least <= counted <= least + more:
-            span = f"{least:,.0f}" + (f" to {least + more:,.0f}" if more else "")
+        elif not span[0] <= counted <= span[1]:
             yield (
-                f"the server counted {counted:,.0f} {words}, and the requests add up to {span}: "
-                "somebody else used it, or it tells requests something else than it counts"
+                f"the server counted {counted:,.0f} {words}, and the requests add up to "
+                f"{_said(span)}: somebody else used it, or it tells requests something else than "
+                "it counts"
             )
+
+
+def strays(requests: pa.Table, samples: pa.Table) -> Iterator[str]:
+    """Where a data-parallel rank counted something else than the requests that were sent to it.
+
+    Nothing is said where requests name no rank, or counters tell none apart.
+    """
+    counter = "vllm:prompt_tokens_total"
+    risen: dict[int, float] = {}
+    for (_, labels), value in increase(samples, counter).items():
+        if named := _RANK.search(labels):
+            risen[int(named[1])] = risen.get(int(named[1]), 0.0) + value
+    taken = requests.filter(pa.array(~_refused(requests)))
+    ranks = number(taken, "rank")
+    if silent(samples) or len(risen) < 2 or not len(ranks) or np.isnan(ranks).any():
+        return
+    for rank, counted in sorted(risen.items()):
+        span = _span(taken.filter(pa.array(ranks == rank)), counter)
+        if not span[0] <= counted <= span[1]:
+            yield (
+                f"rank {rank} counted {counted:,.0f} prompt tokens, and the requests that were "
+                f"sent to it add up to {_said(span)}: sessions did not stay at their ranks"
+            )
+
+
+def _span(requests: pa.Table, counter: str) -> tuple[float, float]:
+    """The least and the most that a counter may have risen by for these requests."""
+    column, limit, _ = COUNTERS[counter]
+    open_end = (text(requests, "state") != "ok") & ~_refused(requests)
+    told, most = number(requests, column), number(requests, limit) + SLACK.get(limit, 0)
+    least = float(np.nansum(told))
+    untold = open_end | (np.isnan(told) & ~_refused(requests))
+    return least, least + float(np.maximum(most - np.nan_to_num(told), 0)[untold].sum())
+
+
+def _said(span: tuple[float, float]) -> str:
+    return f"{span[0]:,.0f}" + (f" to {span[1]:,.0f}" if span[1] > span[0] else "")
 
 
 def _refused(requests: pa.Table) -> Mask:

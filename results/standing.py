@@ -1,10 +1,11 @@
 """What a difference means: of what is compared, harmless, or in the way of a comparison."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from results.facts import OBSERVED, Facts
+from results.facts import ACCURACY, CHOSEN, EFFECTIVE, OBSERVED, Facts
 
 Standing = Literal["refusing", "factor", "allowed", "harmless"]
 """What a difference means: the last three do not stand in the way of a comparison."""
@@ -13,7 +14,7 @@ PROFILE = tuple(
     f"deployment.engine.{name}"
     for name in (
         *("mode", "tokenizer", "vocabulary", "thinking", "reasoning_effort", "exact_output"),
-        *("chunk_usage", "body", "headers", "timeouts", "proxy"),
+        *("chunk_usage", "forced_outputs", "body", "headers", "timeouts", "proxy"),
     )
 )
 """Settings of an engine that say how the client asks, and not what the server is."""
@@ -28,6 +29,7 @@ HARMLESS = (
     *("environment.host", "environment.git", "environment.gpus.uuid"),
     *(f"environment.packages.{name}" for name in ("plotly", "pyarrow", "pydantic")),
     *(f"deployment.engine.{name}" for name in ("port", "api_key_env", "ca_file")),
+    *(f"deployment.engine.{name}" for name in ("nodes", "launcher", "rank_urls")),
     *(f"deployment.engine.{name}" for name in ("ready_timeout", "stop_timeout")),
     *("deployment.engine.served_model_name", "evidence.configuration.models"),
     *("evidence.features.replies", "evidence.features.fingerprints"),
@@ -45,13 +47,15 @@ _OPEN = (
     *("deployment.engine.headers", "deployment.engine.body"),
 )
 _SERVED = "evidence.features.model_served"
+_ASKED = ACCURACY.removesuffix(".")
 _SHORT = (
     *("", "deployment.", "deployment.engine.", "evidence.", "evidence.features."),
-    *("evidence.configuration.", "environment."),
+    *("evidence.configuration.", ACCURACY, CHOSEN, "environment."),
 )
 _COMMAND, _CONFIGURATION = "evidence.configuration.command.", "evidence.configuration."
 _VERSION, _TOPOLOGY = "evidence.configuration.version", "deployment.topology"
 _OF_TOPOLOGY = ("evidence.gpus", f"{_CONFIGURATION}topology", f"{_CONFIGURATION}ranks")
+_OF_PLACE = re.compile(r"(?i)(path|dir|root|home|host|address|url)$")
 _SIMULATOR = ("environment.packages.paceline", "environment.packages.numpy")
 
 
@@ -81,8 +85,16 @@ def judged(
     for key in sorted(apart):
         if _another_kind(key, base, other, apart) or _told_twice(key, base, other, apart):
             continue
+        if key.startswith(EFFECTIVE):
+            version = any(within(one, (_VERSION,)) for one in apart)
+            explained = bool(factors or compared) or version
+            yield from _effective(key, base, other, explained=explained)
+            continue
         standing, reason = _standing(key, base, other, factors)
-        follows = reason != MIXED and _follows(key, compared, by_version=by_version)
+        follows = reason != MIXED and (
+            _follows(key, compared, by_version=by_version)
+            or _chose_itself(key, compared, apart if by_version else frozenset())
+        )
         if standing == "refusing" and follows:
             standing, reason = "factor", None
         if standing == "refusing" and simulated and not within(key, _SIMULATOR):
@@ -119,6 +131,7 @@ def _because(key: str) -> str | None:
         "load": "other work is asked for",
         "deployment.model": "models differ, and not only engines",
         _SERVED: "another model answered than was asked for",
+        _ASKED: "other questions are asked, in another way, or graded by another key",
         **dict.fromkeys(PROFILE, "the client asks in another way"),
     }
     return next((reason for start, reason in reasons.items() if within(key, (start,))), None)
@@ -144,9 +157,37 @@ def _follows(key: str, compared: frozenset[str], *, by_version: bool) -> bool:
     return not compared.isdisjoint(_origins(key))
 
 
+def _effective(key: str, base: Facts, other: Facts, *, explained: bool) -> Iterator[Difference]:
+    """A difference in what engines say that they run with, in what nobody stated.
+
+    What changes from start to start is none. Of two that were stated alike it stands in the way.
+    """
+    told = all(any(one.startswith(EFFECTIVE) for one in side) for side in (base, other))
+    if not told or max(len(side.get(key, ())) for side in (base, other)) > 1:
+        return
+    if _OF_PLACE.search(key):
+        standing: Standing = "harmless"
+        reason = "it says where the engine runs"
+    elif explained:
+        standing, reason = "harmless", "see whether it comes of what is compared"
+    else:
+        standing, reason = "refusing", "the engine says so, and nothing that is stated differs"
+    yield _difference(key, base, other, standing, reason)
+
+
+def _chose_itself(key: str, compared: frozenset[str], by_version: frozenset[str]) -> bool:
+    """Whether nobody asked for it, and what is compared is a reason to choose otherwise.
+
+    Of one engine on one topology it would be chance, or a part that fell out without a word.
+    """
+    reasons = (_TOPOLOGY, *(key for key in IDENTITY if key != "deployment.engine.name"))
+    version = any(within(one, (_VERSION,)) for one in by_version)
+    return key.startswith(CHOSEN) and (version or not compared.isdisjoint(reasons))
+
+
 def _origins(key: str) -> list[str]:
     """The stated settings that an observed one of that key can come of."""
-    for start in (_COMMAND, _CONFIGURATION, "evidence.features."):
+    for start in (_COMMAND, _CONFIGURATION, "evidence.features.", CHOSEN):
         if key.startswith(start):
             name = key.removeprefix(start)
             flag = f"--{name.rpartition('.')[2].replace('_', '-')}"
@@ -181,6 +222,9 @@ def _set_or_not(key: str, base: Facts, other: Facts) -> bool:
     if key == _SERVED:
         # Told only where it is another model than the one that was asked for.
         return True
+    if key.startswith(ACCURACY):
+        # A server that cannot tell is not one that says so; all else is stated, or not set.
+        return key != f"{ACCURACY}synthetic_acceptance"
     if not key.startswith(OBSERVED):
         return within(key, (*_OPEN, *REQUESTED, "objectives"))
     open_start = next((start for start in _OPEN if within(key, (start,))), None)

@@ -11,7 +11,9 @@ from results.batches import batch_windows
 from results.cell import Cell
 from results.columns import Columns, Mask, columns, number, of_phase, text
 from results.evidence import Evidence
-from results.samples import disagreements
+from results.samples import disagreements, strays
+from results.scores import asks
+from results.steps import is_stepwise
 
 MOST_FAILED = 0.10
 """The share of failed requests up to which a point is valid: InferenceX's own limit."""
@@ -21,6 +23,9 @@ BLOCKS = 2 * 64
 
 TEMPLATE_TOKENS, TEMPLATE_SHARE = 32, 0.01
 """What a real server's chat template may add to a prompt: the greater of the two."""
+
+MESSAGE_TOKENS = 8
+"""What it may add for each message beyond the first: every turn of a chat has two more."""
 
 LAG, LAG_SHARE = 0.010, 0.05
 """How late a client may send: seconds, or a share of the median TTFT, the greater of the two."""
@@ -49,20 +54,25 @@ def problems(
     table = of_phase(rows)
     window = columns(rows) if window is None else window
     observed = (*_observed(cell, evidence), *_foreign(rows, cell), *_twice(rows))
+    if is_stepwise(cell):
+        return observed
+    if asks(cell):
+        # Nothing of it is about times, and neither lengths nor cached prefixes are asked for.
+        return (*observed, *overload(window))
     if not window.ok.any():
         return (*observed, *overload(window))
     simulated = evidence is not None and evidence.observed.provenance == "simulated"
     return (
         *observed,
         *overload(window),
-        *_cached(window, cell),
+        *_cached(table, window, cell),
         *_delivered(table, window, cell, simulated=simulated),
         *_client_bound(window, evidence),
         *_impossible(table, window),
         *_apart(table, window, cell),
         *_beside(rows, window),
         *protocol.shortfalls(table, window, evidence),
-        *(disagreements(rows, samples) if samples is not None else ()),
+        *((*disagreements(rows, samples), *strays(rows, samples)) if samples is not None else ()),
         *(machine.compiled(samples, evidence) if samples is not None and evidence else ()),
     )
 
@@ -94,12 +104,16 @@ def overload(rows: Columns) -> Iterator[str]:
         yield f"{failed} of {ended} requests failed, more than {MOST_FAILED:.0%}"
 
 
-def _cached(rows: Columns, cell: Cell) -> Iterator[str]:
-    """Where more came from the cache than this run can have put there."""
+def _cached(table: pa.Table, rows: Columns, cell: Cell) -> Iterator[str]:
+    """Where more came from the cache than this run can have put there.
+
+    What a chat template adds to a prompt may be in the prefix that was sent before.
+    """
+    told = rows.ceiling + np.maximum(rows.input - number(table, "asked_input"), 0)
     yield from _rows(rows.ok & (rows.cached > rows.input), "report more cached than input tokens")
-    beyond = rows.ok & (rows.cached > rows.ceiling + BLOCKS)
+    beyond = rows.ok & (rows.cached > told + BLOCKS)
     if cell.workload.get("kind") == "single":
-        beyond = rows.ok & (rows.cached > rows.ceiling + np.where(rows.ceiling > 0, BLOCKS, 0))
+        beyond = rows.ok & (rows.cached > told + np.where(rows.ceiling > 0, BLOCKS, 0))
     yield from _rows(
         beyond,
         "report more cached tokens than their session had sent: the cache holds content of an "
@@ -110,7 +124,10 @@ def _cached(rows: Columns, cell: Cell) -> Iterator[str]:
 def _delivered(table: pa.Table, rows: Columns, cell: Cell, *, simulated: bool) -> Iterator[str]:
     """Where lengths are not those asked for."""
     asked = number(table, "asked_input")
-    tolerance = np.maximum(TEMPLATE_TOKENS, asked * TEMPLATE_SHARE) * (not simulated)
+    tolerance = np.maximum(TEMPLATE_TOKENS, asked * TEMPLATE_SHARE)
+    if cell.deployment.get("engine", {}).get("mode") == "chat":
+        tolerance += 2 * MESSAGE_TOKENS * number(table, "turn")
+    tolerance *= not simulated
     apart = np.abs(rows.input - asked)
     yield from _rows(
         rows.ok & (apart > tolerance),

@@ -65,7 +65,8 @@ class Judgement:
     and `more_runs` how many are missing; both None where none is asked for, or where no number of
     runs would do. `gated` says whether a rule named the metric; all others are exploratory.
     `adjusted` is the p-value that Holm's rule makes of the effect's over all gated metrics.
-    `stated` is the margin as it was stated.
+    `stated` is the margin as it was stated. Of an accuracy, runs may be epochs as well, and
+    `questions_needed` says how many questions would do in their place.
     """
 
     effect: Effect
@@ -76,6 +77,7 @@ class Judgement:
     gated: bool
     runs_needed: int | None = None
     more_runs: int | None = None
+    questions_needed: int | None = None
     adjusted: float | None = None
     stated: Margin = Margin()
 
@@ -191,12 +193,20 @@ def _unjudged(effect: Effect, margin: float | None) -> str | None:
 def _whole(one: Judgement) -> Judgement:
     """With what a gate makes of it, and how many runs would decide it."""
     gate = _gate(one) if one.gated else None
-    needed = _needed(one) if "inconclusive" in {one.verdict, gate} else None
+    undecided = "inconclusive" in {one.verdict, gate}
+    needed, questions = (_needed_runs(one), _needed_questions(one)) if undecided else (None, None)
     more = None if needed is None else max(0, needed - min(one.effect.runs))
     reason = one.reason
     if one.verdict == "worse" and gate == "inconclusive":
         reason = "it is worse, though by less than the margin as far as these runs tell"
-    return replace(one, gate=gate, reason=reason, runs_needed=needed, more_runs=more)
+    return replace(
+        one,
+        gate=gate,
+        reason=reason,
+        runs_needed=needed,
+        more_runs=more,
+        questions_needed=questions,
+    )
 
 
 def _gate(one: Judgement) -> Gate:
@@ -217,9 +227,24 @@ def _not_inferior(one: Judgement) -> bool:
     return change is not None and change[2] < one.margin
 
 
-def _needed(one: Judgement) -> int | None:
+def _needed_runs(one: Judgement) -> int | None:
+    """How many runs a side would decide; None: not reachable."""
+    runs, gap = min(one.effect.runs), one.effect.gap
+    # Where hardly a question changed, only other questions could tell more.
+    return None if gap and gap.few else _needed(one, runs, MOST)
+
+
+def _needed_questions(one: Judgement) -> int | None:
+    """How many questions would decide; where hardly one changed the interval goes by 1 / n."""
+    gap = one.effect.gap
+    if gap is None:
+        return None
+    return _needed(one, gap.questions, MOST * gap.questions, power=1 if gap.few else 2)
+
+
+def _needed(one: Judgement, runs: int, most: int, power: int = 2) -> int | None:
     """Runs x (half width / target)^2, target = margin - max(point, 0); None: not reachable."""
-    runs, change = min(one.effect.runs), one.effect.worsening
+    change = one.effect.worsening
     if one.effect.doubt and one.reason == one.effect.doubt:
         return None
     if one.effect.how == "no spread":
@@ -234,5 +259,5 @@ def _needed(one: Judgement) -> int | None:
     if target <= 0:
         return None
     # Rounding must not ask for one run more.
-    needed = ceil(runs * ((high - low) / 2 / target) ** 2 - 1e-9)
-    return max(needed, runs + 1) if needed <= MOST else None
+    needed = ceil(runs * ((high - low) / 2 / target) ** power - 1e-9)
+    return max(needed, runs + 1) if needed <= most else None

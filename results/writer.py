@@ -5,11 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, BinaryIO, Self
 
+import orjson
 import pyarrow as pa
 
-from results import document, rows, samples
+from results import answers, document, rows, samples
 from results.evidence import Evidence
 from results.record import RequestRecord, batch
 
@@ -35,6 +36,7 @@ class PointWriter:
         # Of an earlier attempt, whose rows are set aside; the server's samples are not kept.
         for name in (samples.GROWING, samples.COMPLETE):
             (path / name).unlink(missing_ok=True)
+        self._heard: BinaryIO | None = None
         self._looks: tuple[pa.OSFile, pa.RecordBatchStreamWriter] | None = None
         with document.writing(self._arrow):
             self._file = pa.OSFile(str(self._arrow), "wb")
@@ -61,6 +63,14 @@ class PointWriter:
                 self._looks = (file, pa.ipc.new_stream(file, samples.SCHEMA))
             self._looks[1].write_batch(samples.batch(looked))
 
+    def add_answer(self, answer: dict[str, Any]) -> None:
+        """Takes what came of a question, and hands it to the system."""
+        path = self.path / answers.GROWING
+        with document.writing(path):
+            if self._heard is None:
+                self._heard = path.open("wb", buffering=0)
+            self._heard.write(orjson.dumps(answer) + b"\n")
+
     def flush(self) -> None:
         """Hands all rows taken so far to the system. Raises FolderError where it refuses them."""
         if not self._records:
@@ -76,7 +86,12 @@ class PointWriter:
         self._flushed = monotonic()
 
     def finish(
-        self, status: str, reason: str | None, evidence: Evidence | None, steps: pa.Table | None
+        self,
+        status: str,
+        reason: str | None,
+        evidence: Evidence | None,
+        steps: pa.Table | None,
+        graded: pa.Table | None = None,
     ) -> None:
         """Writes everything but the outcome, then the outcome, which makes the point finished."""
         self.flush()
@@ -84,13 +99,17 @@ class PointWriter:
         rows.keep(self._arrow, self.path / "requests.parquet")
         samples.keep(self.path)
         if steps is not None:
-            rows.write_steps(self.path / "steps.parquet", steps)
+            rows.write(self.path / "steps.parquet", steps)
+        if graded is not None:
+            answers.write(self.path / answers.NAME, graded)
         if evidence is not None:
             document.write(self.path / "evidence.json", asdict(evidence))
         document.write(self.path / "outcome.json", {"status": status, "reason": reason})
         with document.writing(self._arrow):
             self._arrow.unlink()
             (self.path / samples.GROWING).unlink(missing_ok=True)
+            if graded is not None:
+                (self.path / answers.GROWING).unlink(missing_ok=True)
 
     def abandon(self) -> None:
         """Keeps the rows and gives the point no outcome, so that it is run again."""
@@ -114,6 +133,8 @@ class PointWriter:
         with document.writing(self._arrow):
             self._stream.close()
             self._file.close()
+            if self._heard is not None:
+                self._heard.close()
             if self._looks is not None:
                 self._looks[1].close()
                 self._looks[0].close()

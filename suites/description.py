@@ -2,20 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from harness.endpoint import Endpoint
 from harness.point import Point
+from harness.vllm.engine import Vllm
+from reports.notation import counted
 from results.errors import UnsupportedError
 from suites.plan import Plan, estimate
 from suites.words import listed
+from workloads.questions import Questions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One point: where it stands, what it is, and its wall time where anyone can guess it.
 
-    `fitting` is how many of its recorded traces fit its context limit, and of how many.
+    `fitting` is how many of its recorded traces fit its context limit, and of how many; `answers`
+    how many it asks for at most, where it asks questions and that is known, and `prompt_tokens`
+    about how long these are in all, where their data is at hand.
     """
 
     position: int
@@ -26,6 +32,8 @@ class Row:
     load: dict[str, Any]
     seconds: float | None
     fitting: list[int] | None = None
+    answers: int | None = None
+    prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +58,34 @@ def describe(plan: Plan) -> Description:
     """What the plan comes to; nothing is started."""
     times = [estimate(point) for point in plan.points]
     rows = [_row(point, seconds) for point, seconds in zip(plan.points, times, strict=True)]
-    engines = [point.deployment.engine for point in plan.points]
-    real = [engine for engine in engines if engine.clock == "wall"]
     return Description(
         rows=tuple(rows),
         starts=dict(_starts(plan)),
         seconds=sum(seconds for seconds in times if seconds is not None),
         unknown=times.count(None),
         simulated=sum(map(_simulated, plan.points)),
-        servers=sum(not isinstance(engine, Endpoint) for engine in real),
+        servers=_servers(plan),
         warmups=sum(p.deployment.engine.clock == "wall" and p.load.warmup > 0 for p in plan.points),
     )
 
 
+def _servers(plan: Plan) -> int:
+    """How many real servers are started: one a point, and one in all where it stays up."""
+    own, staying = 0, set()
+    for point in plan.points:
+        match point.deployment.engine:
+            case Vllm(resident_share=float()):
+                staying.add(repr(point.deployment))
+            case Endpoint():
+                pass
+            case engine:
+                own += engine.clock == "wall"
+    return own + len(staying)
+
+
 def _row(point: Point, seconds: float | None) -> Row:
     settings = asdict(point)
+    asked = point.workload if isinstance(point.workload, Questions) else None
     return Row(
         position=point.position,
         experiment=point.experiment,
@@ -74,7 +95,14 @@ def _row(point: Point, seconds: float | None) -> Row:
         load=settings["load"],
         seconds=seconds,
         fitting=point.identity.get("fitting"),
+        answers=asked.most if asked else None,
+        prompt_tokens=_prompt_tokens(asked) if asked and asked.at_hand else None,
     )
+
+
+@cache
+def _prompt_tokens(workload: Questions) -> int:
+    return sum(chat.prompt.length for chat in workload.chats())
 
 
 def _simulated(point: Point) -> float:
@@ -85,7 +113,11 @@ def _simulated(point: Point) -> float:
 
 
 def _starts(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What starts each arm; with its experiments, where they start it differently."""
+    """What starts each arm, with its GPUs; with its experiments, where they do it differently."""
+    gpus = {
+        point.deployment.arm: counted(point.deployment.topology.gpus, "GPU")
+        for point in plan.points
+    }
     firsts = {(point.deployment.arm, point.experiment): point for point in plan.points}
     ways: dict[str, dict[tuple[str, ...], list[str]]] = {}
     for (arm, experiment), point in firsts.items():
@@ -93,11 +125,11 @@ def _starts(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     for arm, by_lines in ways.items():
         for lines, experiments in by_lines.items():
             told = f" in {listed(experiments, 'and')}" if len(by_lines) > 1 else ""
-            yield arm + told, lines
+            yield f"{arm} ({gpus[arm]}){told}", lines
 
 
 def _start(point: Point) -> tuple[str, ...]:
     try:
-        return tuple(point.deployment.engine.describe(point.deployment))
+        return tuple(point.describe())
     except UnsupportedError as error:
         return (f"unsupported: {error}",)

@@ -10,6 +10,7 @@ from os.path import exists
 from pathlib import Path
 from typing import Annotated, Any
 
+from annotated_types import Ge
 from pydantic import StringConstraints
 
 from harness.deepinfer.engine import DeepInfer
@@ -20,22 +21,25 @@ from harness.point import Point
 from harness.sim.engine import SimulatedEngine
 from harness.vllm.engine import Vllm
 from results.objectives import Objectives
-from suites import grid, reading, topology
+from suites import asking, grid, reading, topology
 from suites.field import annotations, build, check, check_keys, check_mapping
 from suites.reading import Problem, one_line
 from suites.words import expected, quoted
 from workloads.agentx import AgentX
 from workloads.batch import Batch
+from workloads.forward import Forward
 from workloads.growing import Growing
 from workloads.profile import PROFILES, Profile
+from workloads.questions import Questions
 from workloads.single import Single
 
 Engines = SimulatedEngine | Endpoint | Vllm | DeepInfer
-Workloads = AgentX | Batch | Growing | Single
+Workloads = AgentX | Batch | Forward | Growing | Questions | Single
 Loads = Load
 """The kinds that a suite may name."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+$")]
+Repeats = Annotated[int, Ge(1)]
 
 DETAILS = {key: annotations(Deployment)[key] for key in ("model", "flags", "environment")}
 """What an experiment takes beside its name, its grid and its objectives."""
@@ -48,15 +52,19 @@ _NEEDED = {
     "workload": _KIND,
     "load": _KIND,
 }
-KEYS = (*_NEEDED, "replay", "pinned", *DETAILS, "objectives")
+KEYS = (*_NEEDED, "replay", "pinned", *DETAILS, "objectives", "repeats")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One question: a grid of points, in the order in which it is written."""
+    """One question: a grid of points, in the order in which it is written.
+
+    `repeats` are its own, the suite's where it is None.
+    """
 
     name: Name
     grid: tuple[Point, ...]
+    repeats: Repeats | None = None
 
 
 def read(
@@ -75,11 +83,12 @@ def read(
         for key, annotation in DETAILS.items()
         if key in written
     }
+    repeats = check(Repeats, written.get("repeats", 1), (*path, "repeats"), problems)
     aims = check_mapping(Objectives, written.get("objectives", {}), (*path, "objectives"), problems)
     read_axes = _axes(folder)
     axes = {
         key: read_axes[key](value, (*path, key), problems)
-        for key, value in _timed(written).items()
+        for key, value in _timed(asking.endless(written)).items()
         if key in read_axes
     }
     _possible(axes, path, problems)
@@ -92,6 +101,7 @@ def read(
             point(deployment=Deployment(**deployment, **details), workload=workload, load=load)
             for deployment, workload, load in _cells(axes)
         ),
+        repeats=repeats if "repeats" in written else None,
     )
 
 
@@ -132,6 +142,8 @@ def _possible(axes: dict[str, list[Any]], path: reading.Path, problems: list[Pro
     points = prod(map(len, axes.values()))
     if points > grid.POINTS:
         problems.append(grid.too_large(path, f"{points:,}"))
+    _once(axes, path, problems)
+    asking.check(axes, path, problems)
     named = [one.profile for one in axes.get("workload", []) if isinstance(one, AgentX)]
     profile = next(filter(None, named), None)
     for load in axes.get("load", []) if profile else []:
@@ -142,6 +154,19 @@ def _possible(axes: dict[str, list[Any]], path: reading.Path, problems: list[Pro
             )
             problems.append(Problem((*path, "load"), sentence))
             return
+
+
+def _once(axes: dict[str, list[Any]], path: reading.Path, problems: list[Problem]) -> None:
+    """Adds a problem where steps that are timed alone meet a load."""
+    if any(isinstance(one, Forward) for one in axes.get("workload", [])):
+        for load in axes.get("load", []):
+            if replace(load, warmup=1) != Closed(sessions=1):
+                sentence = (
+                    f"expected no load beside forward, which sends nothing, got {load.kind}: write "
+                    "{kind: closed, sessions: 1}"
+                )
+                problems.append(Problem((*path, "load"), sentence))
+                return
 
 
 def _axes(folder: Path) -> dict[str, Callable[..., list[Any]]]:
@@ -163,25 +188,47 @@ def _cells(axes: dict[str, list[Any]]) -> Iterator[tuple[dict[str, Any], Any, An
         unpinnable = deployment["topology"].ranks == 1 and "pinned" in axes
         if unpinnable and deployment["pinned"] != axes["pinned"][0]:
             continue
-        yield deployment, deployment.pop("workload"), deployment.pop("load")
+        workload = deployment.pop("workload")
+        yield deployment, workload, asking.counted(workload, deployment.pop("load"))
 
 
 def _found(folder: Path, workload: Any, path: reading.Path, problems: list[Problem]) -> Any:
-    """The workload with its traces looked for beside the suite, and read once to be sure."""
+    """The workload with its files looked for beside the suite, and read once to be sure."""
     match workload:
-        case AgentX(traces=str(traces)):
-            workload = replace(workload, traces=str(folder / traces))
-            path = (*path, "traces")
-            # Path.exists raises for names that are too long.
-            if exists(workload.traces):  # noqa: PTH110
-                build(workload.check, path, problems)
-            else:
-                sentence = (
-                    f"expected a trace file or a folder of them, got {quoted(traces)}, but there "
-                    f"is no {Path(workload.traces).absolute()}: write the path as seen from the "
-                    "suite file's folder"
-                )
-                problems.append(Problem(path, one_line(sentence)))
+        case AgentX(traces=str()):
+            return _beside(
+                folder, workload, "traces", "a trace file or a folder of them", path, problems
+            )
+        case Questions(data=str()):
+            workload = _beside(folder, workload, "data", "a file of questions", path, problems)
+        case Questions(task=str(task)) if task.endswith((".yaml", ".yml")):
+            workload = _beside(folder, workload, "task", "a task file", path, problems)
+        case Questions():
+            build(workload.check, path, problems)
+    return workload
+
+
+def _beside(
+    folder: Path,
+    workload: Any,
+    key: str,
+    words: str,
+    path: reading.Path,
+    problems: list[Problem],
+) -> Any:
+    """The workload with the path of this key as seen from the folder, if all is well with it."""
+    written = getattr(workload, key)
+    workload = replace(workload, **{key: str(folder / written)})
+    # Path.exists raises for names that are too long.
+    if exists(getattr(workload, key)):  # noqa: PTH110
+        build(workload.check, (*path, key), problems)
+    else:
+        sentence = (
+            f"expected {words}, got {quoted(written)}, but there is no "
+            f"{Path(getattr(workload, key)).absolute()}: write the path as seen from the suite "
+            "file's folder"
+        )
+        problems.append(Problem((*path, key), one_line(sentence)))
     return workload
 
 

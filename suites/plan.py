@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from harness.load import Closed, Load, Open, Recorded
@@ -11,6 +12,7 @@ from harness.point import Point
 from results.origin import Maker
 from suites.suite import Suite
 from workloads.prompt import seed_of
+from workloads.questions import Questions
 from workloads.session import Workload
 
 
@@ -69,7 +71,7 @@ def _as_written(suite: Suite) -> list[Point]:
     return [
         replace(point, repeat=repeat)
         for experiment in suite.experiments
-        for repeat in range(suite.repeats)
+        for repeat in suite.repeated(experiment)
         for point in experiment.grid
     ]
 
@@ -87,7 +89,7 @@ def _there_and_back(suite: Suite) -> list[Point]:
         replace(point, repeat=repeat)
         for experiment in suite.experiments
         for arms in _compared(experiment.grid)
-        for repeat in range(suite.repeats)
+        for repeat in suite.repeated(experiment)
         for point in (reversed(arms) if repeat % 2 else arms)
     ]
 
@@ -131,4 +133,7 @@ def _lanes(load: Load) -> float:
 
 @cache
 def _turns(workload: Workload) -> int:
-    return len(next(workload.sessions(0)).turns)
+    # To make the first one would load lm-eval.
+    if isinstance(workload, Questions):
+        return 1
+    return sum(len(session.turns) for session in islice(workload.sessions(0), 1))

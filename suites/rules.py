@@ -7,6 +7,7 @@ from typing import Any
 
 from results.direction import DIRECTIONS
 from results.errors import InputError
+from results.scores import HEADLINE
 from results.verdict import Margin, Rule
 from suites import reading
 from suites.reading import Problem, place
@@ -26,7 +27,7 @@ _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 _UNITS = {
     "s": _TIMES,
     "s/token": _TIMES | {f"{unit}/token": seconds for unit, seconds in _TIMES.items()},
-    "share": {"points": 0.01, "point": 0.01},
+    "share": {"points": 0.01, "point": 0.01, "pp": 0.01},
 }
 
 
@@ -140,6 +141,8 @@ def _part(metric: str, part: str) -> tuple[str, float]:
     if match is None:
         raise ValueError(f"`{part}` is no amount with a unit, write one such as 5 %")
     number, unit = float(match["number"]), match["unit"]
+    if metric == HEADLINE and (match["noise"] or unit not in _units(metric)):
+        raise ValueError(f"{metric} is compared in points: write how many, such as 1 pp")
     if match["noise"] and unit is None:
         return "noise", number
     if unit == "%":
@@ -168,6 +171,8 @@ def _units(metric: str) -> dict[str, float]:
 def _fitting(metric: str) -> str:
     """A rule that would do for the metric."""
     amounts = {"s": "20 ms", "s/token": "1 ms", "share": "2 points"}
+    if metric == HEADLINE:
+        return "no worse than 1 pp"
     unit = DIRECTIONS[metric].unit
     return f"no worse than 5 % and {amounts[unit]}" if unit in amounts else "no worse than 5 %"
 

@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 _DESCRIPTIONS = {
     "suite": "What the suite is called.",
     "seed": "Seeds the workloads, the arrivals and a shuffled order.",
-    "repeats": "How many times every point runs.",
+    "repeats": "How many times every point runs; an experiment's own come before the suite's.",
     "order": "abba runs what is compared side by side, and turns it round every other repeat.",
     "budget": "Wall time for the whole run; points that would begin later are left for a next run.",
     "experiments": "One question each: a grid over engine, deployment, workload and load.",
@@ -72,6 +72,7 @@ def _experiment() -> Schema:
         "load": _one_or_more({"$ref": "#/definitions/load"}),
         **_fields(Deployment, experiment.DETAILS),
         "objectives": _mapping(Objectives),
+        "repeats": _value("repeats", experiment.Repeats),
     }
     return _object(properties, ["name", "engine", "topology", "workload", "load"])
 

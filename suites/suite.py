@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt
 
 from results.errors import InputError
 from suites import experiment, grid, override, reading, rules
-from suites.experiment import Experiment, Name
+from suites.experiment import Experiment, Name, Repeats
 from suites.field import annotations, check, check_keys
 from suites.reading import Problem, place
 from suites.words import expected, listed, nearest, quoted
@@ -25,7 +25,8 @@ class Suite:
     """A checked suite file; `text` is the file as it is, before the overrides.
 
     `asked` is the path or the name by which the user asked for it, `path` where it was found.
-    `gate` holds its rules as they are written.
+    `gate` holds its rules as they are written. An experiment's own repeats come before the
+    suite's, but not before those of an override.
     """
 
     name: Name
@@ -35,10 +36,14 @@ class Suite:
     experiments: tuple[Experiment, ...]
     overrides: tuple[str, ...] = ()
     seed: Annotated[int, Ge(0)] = 0
-    repeats: Annotated[int, Ge(1)] = 1
+    repeats: Repeats = 1
     order: Literal["as-written", "shuffled", "abba"] = "as-written"
     budget: Annotated[float, Gt(0)] | None = None
     gate: Mapping[str, Any] = field(default_factory=dict)
+
+    def repeated(self, experiment: Experiment) -> range:
+        """The numbers of an experiment's repeats."""
+        return range(experiment.repeats or self.repeats)
 
 
 SETTINGS = {key: annotations(Suite)[key] for key in ("seed", "repeats", "order", "budget")}
@@ -59,6 +64,8 @@ def load(path_or_name: str, overrides: Sequence[str] = ()) -> Suite:
     changed = {override.apply(tree, change): change for change in overrides}
     settings = _settings(tree, problems)
     experiments = _experiments(tree, path.parent, settings, problems)
+    if ("repeats",) in changed:
+        experiments = tuple(replace(one, repeats=None) for one in experiments)
     gate = _gate(tree, problems)
     if problems:
         raise InputError(_lines(problems, str(path), changed))
@@ -124,7 +131,7 @@ def _experiments(
         )
         if one:
             made.append(one)
-            points += len(one.grid) * settings.get("repeats", 1)
+            points += len(one.grid) * (one.repeats or settings.get("repeats", 1))
         if points > grid.POINTS:
             problems.append(grid.too_large(("experiments",), f"{points:,} or more with repeats"))
             break

@@ -25,7 +25,10 @@ def twice(suite: Suite, words: str | None = None) -> Plan:
     They run side by side and turn round every other repeat (A B, B A). Everything that is sent is
     what the suite sends. Raises InputError where not just one arm has the words.
     """
-    whole = plan(replace(suite, order="abba", repeats=max(FEWEST, suite.repeats)))
+    enough = [
+        replace(one, repeats=max(FEWEST, len(suite.repeated(one)))) for one in suite.experiments
+    ]
+    whole = plan(replace(suite, order="abba", experiments=tuple(enough)))
     arm = _arm(whole, words)
     chosen = [point for point in whole.points if point.deployment.arm == arm]
     ordered = [each for point in chosen for each in _both(point)]

@@ -2,7 +2,8 @@
 
 Like vLLM it is more than one process: an engine core in a session of its own, which shows no
 environment, ignores polite signals, and holds a lock and shared memory; under it a worker. The
-server ends when its engine core does, but not the other way round.
+server ends when its engine core does, but not the other way round. Data-parallel ranks have
+counters and prefix caches of their own, and a port each where they are asked for at several.
 """
 
 # ruff: noqa: T201 - it is a command
@@ -15,12 +16,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 STARTED = time.monotonic()
-COUNTS = {"prompt_tokens": 0, "generation_tokens": 0, "prefix_cache_hits": 0, "requests": 0}
+NAMES = ("prompt_tokens", "generation_tokens", "prefix_cache_hits", "requests")
+COUNTS: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(NAMES, 0))
+CACHES: defaultdict[int, set[int]] = defaultdict(set)
 COUNTED = threading.Lock()
+BLOCK = 64
 
 
 def option(name: str, default: str = "") -> str:
@@ -28,8 +33,22 @@ def option(name: str, default: str = "") -> str:
     return words[words.index(name) + 1] if name in words else default
 
 
+def ranks() -> range:
+    """The ranks that this process answers for."""
+    first = int(option("--data-parallel-rank", option("--data-parallel-start-rank", "0")))
+    every = int(option("--data-parallel-size", "1"))
+    apart = {"--data-parallel-hybrid-lb", "--data-parallel-multi-port-external-lb"}
+    if "--data-parallel-rank" in sys.argv:
+        return range(first, first + 1)
+    if apart & set(sys.argv):
+        return range(first, first + int(option("--data-parallel-size-local", str(every))))
+    return range(every)
+
+
 class Answers(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    ranks = range(1)
+    forced: list[int] | None = None
 
     def log_message(self, *_: object) -> None:
         pass
@@ -39,7 +58,7 @@ class Answers(BaseHTTPRequestHandler):
             case "/health":
                 self.say(200, b"")
             case "/metrics":
-                self.say(200, metrics().encode())
+                self.say(200, metrics(self.ranks).encode())
             case "/server_info":
                 self.say(200, json.dumps({"vllm_config": configuration()}).encode())
             case "/version":
@@ -61,27 +80,56 @@ class Answers(BaseHTTPRequestHandler):
             self.say(400, b'{"message": "there is no chat template"}')
             return
         with COUNTED:
-            COUNTS["requests"] += 1
-            last = COUNTS["requests"] == int(option("--fake-crash-at", "-1"))
-        self.stream(len(body["prompt"]), body["max_tokens"], last=last)
+            rank = self.rank()
+            if rank is not None:
+                COUNTS[rank]["requests"] += 1
+            served = sum(counts["requests"] for counts in COUNTS.values())
+            last = served == int(option("--fake-crash-at", "-1"))
+        if rank is None:
+            self.say(400, b'{"message": "data parallel rank out of range"}')
+            return
+        if "--fake-moody" in sys.argv and served // 2 % 2:
+            time.sleep(0.1)
+        if self.path == "/inference/v1/generate":
+            drawn = body["sampling_params"]
+            body |= {"prompt": body["token_ids"], "max_tokens": drawn["max_tokens"]}
+            self.forced = drawn["trace_decode_token_ids"]
+            if "--fake-stray" in sys.argv:
+                self.forced[-1] += 1
+        self.stream(rank, body["prompt"], body["max_tokens"], last=last)
 
-    def stream(self, prompt: int, output: int, *, last: bool) -> None:
+    def rank(self) -> int | None:
+        """The rank that is to do it: the one named, or else each in turn."""
+        named = self.headers["X-data-parallel-rank"]
+        if named is None or "--fake-deaf" in sys.argv:
+            served = sum(counts["requests"] for counts in COUNTS.values())
+            return self.ranks[served % len(self.ranks)]
+        return int(named) if int(named) in self.ranks else None
+
+    def stream(self, rank: int, ids: list[int], output: int, *, last: bool) -> None:
+        prompt = len(ids)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         with COUNTED:
-            COUNTS["prompt_tokens"] += prompt
+            ends = range(BLOCK, prompt, BLOCK)
+            blocks = [hash(tuple(ids[:end])) for end in ends]
+            hits = BLOCK * sum(block in CACHES[rank] for block in blocks)
+            CACHES[rank].update(blocks)
+            COUNTS[rank]["prompt_tokens"] += prompt
+            COUNTS[rank]["prefix_cache_hits"] += hits
         for number in range(output):
             if last and number == 1:
                 print("EngineDeadError: the engine core is gone", flush=True)
                 os._exit(17)
             reason = "length" if number == output - 1 else None
-            self.frame({"choices": [{"index": 0, "text": "a", "finish_reason": reason}]})
+            said = {"token_ids": [self.forced[number]]} if self.forced else {"text": "a"}
+            self.frame({"choices": [{"index": 0, **said, "finish_reason": reason}]})
             with COUNTED:
-                COUNTS["generation_tokens"] += 1
+                COUNTS[rank]["generation_tokens"] += 1
             time.sleep(0.005)
-        cached = {"cached_tokens": 0}
+        cached = {"cached_tokens": hits}
         usage = {"prompt_tokens": prompt, "completion_tokens": output}
         self.frame({"choices": [], "usage": {**usage, "prompt_tokens_details": cached}})
         self.chunk(b"data: [DONE]\n\n")
@@ -104,15 +152,17 @@ class Answers(BaseHTTPRequestHandler):
 
 def configuration() -> dict[str, dict[str, object]]:
     """What the front end believes: like vLLM's, it knows nothing of the engine core's graphs."""
-    sizes = {f"{kind}_parallel_size": 1 for kind in ("tensor", "pipeline", "data")}
+    kinds = ("tensor", "pipeline", "data")
+    sizes = {f"{kind}_parallel_size": int(option(f"--{kind}-parallel-size", "1")) for kind in kinds}
     seats = option("--fake-sequences", option("--max-num-seqs", "64"))
     captured = int(option("--max-cudagraph-capture-size", "512"))
+    forced = "--enable-trace-replay" in sys.argv
     return {
         "parallel_config": sizes,
         "cache_config": {"swa_bounded_replay": "--no-swa-bounded-replay" not in sys.argv},
         "scheduler_config": {"max_num_seqs": int(seats)},
         "compilation_config": {"max_cudagraph_capture_size": captured},
-        "model_config": {"hf_token": "hf_secret"},
+        "model_config": {"hf_token": "hf_secret", "enable_trace_replay": forced},
     }
 
 
@@ -127,12 +177,15 @@ def told() -> None:
     print(core, "GPU KV cache size: 1,000 tokens, Maximum concurrency for 10 tokens", flush=True)
 
 
-def metrics() -> str:
+def metrics(ranks: range) -> str:
     extra = int(option("--fake-miscount", "0"))
+    lines = ["# HELP made up"]
     with COUNTED:
-        counts = {**COUNTS, "prompt_tokens": COUNTS["prompt_tokens"] + extra * COUNTS["requests"]}
-    lines = [f'vllm:{name}_total{{engine="0"}} {n}.0' for name, n in counts.items()]
-    return "# HELP made up\n" + "\n".join(lines) + "\n"
+        for rank in ranks:
+            counts = dict(COUNTS[rank])
+            counts["prompt_tokens"] += extra * counts["requests"]
+            lines += [f'vllm:{name}_total{{engine="{rank}"}} {n}.0' for name, n in counts.items()]
+    return "\n".join(lines) + "\n"
 
 
 def core(lock: str, shared: str) -> None:
@@ -169,21 +222,69 @@ def serve() -> None:
         engine = subprocess.Popen(words, start_new_session=True, env={})
         threading.Thread(target=watch, args=(engine,), daemon=True).start()
     told()
-    server = ThreadingHTTPServer((option("--host"), int(option("--port"))), Answers)
-    server.daemon_threads = True
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))
-    server.serve_forever()
+    if "--headless" in sys.argv:
+        print("headless, from rank", option("--data-parallel-start-rank"), flush=True)
+        time.sleep(float(option("--fake-headless-seconds", "600")))
+        sys.exit("RuntimeError: the head does not answer")
+    port, mine = int(option("--port")), ranks()
+    several = "--data-parallel-multi-port-external-lb" in sys.argv
+    for number, served in enumerate([range(r, r + 1) for r in mine] if several else [mine]):
+        answers = type("Answers", (Answers,), {"ranks": served})
+        # A machine that stands for several nodes has an address for each.
+        host = os.environ.get("FAKE_NODE", option("--host"))
+        server = ThreadingHTTPServer((host, port + number), answers)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Event().wait()
+
+
+def forward() -> None:
+    """`bench forward`: 100 us, and one more for each request and for each 1,024 of its tokens."""
+    if "--help=all" in sys.argv:
+        words = ("model", "kv-len-jitter", "routing", "iters", "samples", "output-json", "case")
+        print("".join(f"  --{word} VALUE\n" for word in words))
+        print("  --swa-bounded-replay, --no-swa-bounded-replay\n  --max-num-seqs N")
+        return
+    told()
+    if "--fake-failure" in sys.argv:
+        sys.exit("ValueError: Case 'x' needs 9 KV blocks, but only 8 exist.")
+    runs = int(option("--iters")) * int(option("--samples"))
+    cases = [sys.argv[n + 1] for n, word in enumerate(sys.argv) if word == "--case"]
+    results = [timed(*case.split("="), runs) for case in cases]
+    Path(option("--output-json")).write_text(json.dumps(results))
+
+
+def timed(name: str, shape: str, runs: int) -> dict[str, object]:
+    count, _, rest = shape.partition("*")
+    query, _, kv = rest.partition("@")
+    context, _, drafts = kv.partition(":")
+    length = int(context) + ("--fake-jitter" in sys.argv)
+    request = {"query_len": int(query), "kv_len": length, "num_draft_tokens": int(drafts or 0)}
+    time = 100.0 + int(count) + length / 1024
+    times = [time + 0.01 * (number % 3) for number in range(runs)]
+    latency = {"median": time + 0.01, "samples_us": times}
+    rank = {"latency_us": latency, "routing": "balanced", "timing_scope": "target_only"}
+    return {"case": name, "requests": [request] * int(count), "ranks": [rank]}
 
 
 def main() -> None:
     if sys.argv[1] == "core":
         core(*sys.argv[2:4])
+    elif sys.argv[1:3] == ["bench", "forward"]:
+        forward()
     elif "--help=all" in sys.argv:
         print("  --host HOST\n  --port PORT\n  --served-model-name NAME")
         print("  --enable-prompt-tokens-details, --no-enable-prompt-tokens-details")
         print("  --swa-bounded-replay, --no-swa-bounded-replay\n  --max-cudagraph-capture-size N")
         print("  --gpu-memory-utilization SHARE\n  --compilation-config JSON")
         print("  --kv-cache-dtype {auto,fp8}\n          not in --fake-prose")
+        print("  --headless\n  --enable-expert-parallel\n  --kv-transfer-config JSON")
+        names = ("size", "size-local", "start-rank", "rank", "address", "rpc-port")
+        names += ("multi-port-external-lb", "hybrid-lb", "supervisor-port")
+        print("\n".join(f"  --data-parallel-{name} X" for name in names))
+        print("  --api-server-count N\n  --tensor-parallel-size N")
+        print("  --enable-trace-replay\n  --enable-scale-out")
     else:
         serve()
 

@@ -253,3 +253,31 @@ def test_an_arm_of_a_file_can_be_named(tmp_path):
     wrong = paceline("gate", new, "--baseline", f"{path}:TP8")
     assert wrong.exit_code == Exit.BAD_INPUT
     assert "no arm that matches" in wrong.stderr
+
+
+REPLAY = """
+suite: tiny
+seed: 5
+experiments:
+  - name: lanes
+    engine: {kind: sim}
+    topology: TP2
+    workload: {kind: agentx, profile: PROFILE, generated: 3, context_limit: 8192}
+    load: {kind: closed, concurrency: 1, duration: 20}
+"""
+
+
+def test_a_file_keeps_the_profile_of_a_replay_and_refuses_runs_of_another(tmp_path):
+    texts = [REPLAY.replace("PROFILE", profile) for profile in ("ci-synth", "aiperf-mvp-0.13")]
+    one, other = (
+        made(tmp_path / str(number), text=text + "gate: {ttft: no worse than 5 %}\n")
+        for number, text in enumerate(texts)
+    )
+    path = tmp_path / "b.json"
+    assert paceline("baseline", one, "-o", path).exit_code == Exit.GOOD
+    (told,), (known,) = read(one).points, ledger.read(path).runs[0].points
+    assert known.evidence.protocol == told.evidence.protocol
+    assert known.evidence.protocol.profile == "ci-synth"
+    refused = paceline("gate", other, "--baseline", path)
+    assert refused.exit_code == Exit.BAD_INPUT
+    assert "workload.profile: ci-synth against aiperf-mvp-0.13" in refused.output

@@ -26,6 +26,7 @@ from results.run import read
 from results.samples import increase
 from results.side import within
 from tests.sim_server import Quiet, hosted, site
+from tests.test_vllm_engine import engine as vllm
 from workloads.agentx import AgentX
 from workloads.batch import Batch
 from workloads.growing import Growing
@@ -329,3 +330,19 @@ def test_it_is_compared_with_a_server_on_what_both_can_do(tmp_path):
     assert (len(offline_and_server.cells), offline_and_server.unmatched) == (1, ())
     off, _, served = (summarise(one).figures["tpot.p50"].value for one in kept.points)
     assert served > 2 * off
+
+
+def test_it_is_compared_with_vllm_in_every_cell_that_both_can_do(tmp_path):
+    # One is simulated and the other is not, which is all that stands between them.
+    offline, served = engine(environment={"FAKE_DECODE": "0.002"}), vllm(tmp_path)
+    once = Closed(concurrency=1, sessions=1, warmup=0)
+    works = Single(prompt=64, output=4), Batch(requests=2, context=64, output=16)
+    kept = measured(
+        tmp_path,
+        *(point(made, work, once, replay="on") for work in works for made in (offline, served)),
+    )
+    ((base, other),) = within(kept)
+    (refusal,) = compare(base, other).refusals
+    assert refusal.startswith("provenance: simulated against measured")
+    told = compare(base, other, allow=["provenance"])
+    assert (told.refusals, told.unmatched, len(told.cells)) == ((), (), 2)

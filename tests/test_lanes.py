@@ -13,6 +13,7 @@ from results.errors import EngineError
 from results.record import RequestRecord
 from tests.replayed import PLAIN, Patient, agent, call, main, play, trace
 from workloads.plan import plan
+from workloads.profile import AGENTX_V1
 from workloads.prompt import MARKER_TOKENS
 from workloads.session import Key
 from workloads.weka import read
@@ -375,6 +376,41 @@ def test_ceilings_count_what_earlier_passes_of_the_trace_sent_without_a_marker()
     ceilings = [one.ceiling_tokens for one in found.records]
     assert ceilings == [0, 64 + 8 + 64, 64, 64 + 8 + 64][: len(ceilings)]
     assert [one.turn for one in found.records][:3] == [0, 1, 0]
+
+
+def test_the_canonical_profile_keeps_to_its_own_caps() -> None:
+    own = AGENTX_V1.tree_idle_cap, AGENTX_V1.system_idle_cap, AGENTX_V1.pressure
+    assert own == (300.0, 10.0, 10)
+    caps = {"tree_idle_cap": own[0], "system_idle_cap": own[1]}
+    # A tree idle from 1 on goes on at 301, while another one has a request in flight.
+    one, busy = trace(main(0, 1000)), trace([call(0, [1], output=600)], name="b")
+    found = play(one, busy, concurrency=2, duration=500, **caps)
+    assert found.sent() == {("t", 0): 0, ("b", 0): 0, ("t", 1): 301}
+    # Alone, everything is idle from 1 on, and goes on at 11.
+    assert play(one, duration=11.5, **caps).sent() == {("t", 0): 0, ("t", 1): 11}
+    # A primer's lead is bounded by the same 10 s, and the lane then sends ten more.
+    long = trace(main(*range(0, 60, 2)))
+    found = play(long, start_from=0.5, start_to=0.5, pressure=own[2], duration=2, **caps)
+    turns = [one[2] for one in found.lanes("warm-up")]
+    assert turns == list(range(15, 25))
+    assert next(found.lanes())[2:] == (25, 0)
+
+
+def test_a_session_beyond_the_context_ends_when_the_sub_agents_it_had_begun_have() -> None:
+    calls = main(0, 4, 8, 40)
+    first, second = (
+        agent(1, 1.0, 30.0, call(1, [9], output=9)),
+        agent(3, 9.0, 12.0, call(9, [8]), name="z"),
+    )
+    traces = trace(calls, first, second), trace(main(0), name="next")
+    client = Patient(errors={("t", 1): "This model's maximum context length is 4 tokens"})
+    found = play(*traces, client=client, duration=20)
+    assert list(found.lanes())[:4] == [
+        (0, "t", 0, 0),
+        (0, SUB, 0, 1.0),
+        (0, "t", 1, 4),
+        (0, "next", 0, 10),
+    ]
 
 
 @pytest.fixture(scope="module")

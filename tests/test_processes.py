@@ -36,7 +36,7 @@ def outlives(folder: Path, parent: str, child: str = STUBBORN + SLEEP, seconds: 
 
     async def main():
         program = await started(folder / "log", "-c", parent, child)
-        await asyncio.sleep(0.2)
+        await asyncio.wait({program.exit}, timeout=0.2 if "sleep(60)" in parent else None)
         before = program.members()
         begun = time.monotonic()
         await program.stop(seconds)
@@ -61,7 +61,8 @@ def test_a_polite_program_ends_at_once(tmp_path):
 
 def test_a_child_in_another_session_that_ignores_signals_is_ended(tmp_path):
     before, after, seconds = outlives(tmp_path, PARENT.format(more="", seconds=60))
-    assert (len(before), after) == (2, [])
+    # With the keeper that stands before them.
+    assert (len(before), after) == (3, [])
     assert seconds < 4
 
 
@@ -171,30 +172,65 @@ def test_it_is_known_who_listens(tmp_path):
     assert asyncio.run(main()) == (True, False, False)
 
 
-def test_what_a_killed_paceline_left_is_found(tmp_path):
-    script = (
-        "import asyncio, sys; from pathlib import Path; from harness import processes\n"
-        "async def main():\n"
-        "    await processes.start(['sleep', '60'], {}, Path(sys.argv[1]))\n"
-        "    print('up', flush=True); await asyncio.sleep(60)\n"
-        "asyncio.run(main())"
-    )
-    point = tmp_path / "point"
-    point.mkdir()
-    killed = subprocess.Popen(
-        [sys.executable, "-c", script, str(point / "log")],
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from harness import processes
+async def main():
+    words = [sys.executable, "-c", *sys.argv[3:]]
+    through = processes.Reach(words=("sh", "-c"), python=sys.executable) if sys.argv[2] else None
+    program = await processes.start(words, {}, Path(sys.argv[1]), through=through, seconds=1.2)
+    print(program.pid, flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+def kill_paceline(folder: Path, *words: str, far: str = "", keeper: bool = False) -> None:
+    """Starts a program, and kills with SIGKILL who has started it, and its keeper if asked."""
+    log = folder / "point/log"
+    log.parent.mkdir()
+    paceline = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(log), far, *words],
         stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(folder)},
     )
-    assert killed.stdout is not None
-    killed.stdout.readline()
-    killed.kill()
-    killed.wait()
-    killed.stdout.close()
-    (left,) = [process for process in processes.leftovers(tmp_path) if process.name == "sleep"]
+    assert paceline.stdout is not None
+    pid = int(paceline.stdout.readline())
+    while not log.exists() or "started" not in log.read_text():
+        time.sleep(0.02)
+    if keeper:
+        os.kill(pid, signal.SIGKILL)
+    paceline.kill()
+    paceline.wait()
+    paceline.stdout.close()
+
+
+@pytest.mark.parametrize(("far", "seconds"), [("", 60), ("far", 60), ("far", 0.3)])
+def test_nothing_is_left_of_a_killed_paceline(far, seconds, tmp_path):
+    parent = PARENT.format(more=", env={}, stdout=-3, stderr=-3", seconds=seconds)
+    child = f"{STUBBORN}{SLEEP} # {tmp_path}"
+    kill_paceline(tmp_path, parent, child, far=far)
+    begun = time.monotonic()
+    while processes.leftovers(tmp_path) or told(child):
+        assert time.monotonic() - begun < 10
+        time.sleep(0.05)
+
+
+def told(words: str) -> list[processes.Process]:
+    """The processes of this machine that were started with these words."""
+    lines = ((Path(f"/proc/{one.pid}/cmdline"), one) for one in processes.living())
+    return [one for path, one in lines if path.exists() and words.encode() in path.read_bytes()]
+
+
+def test_what_is_left_when_its_keeper_is_killed_too_is_found(tmp_path):
+    kill_paceline(
+        tmp_path, "print('started', flush=True); import time; time.sleep(60)", keeper=True
+    )
+    (left,) = processes.leftovers(tmp_path)
     os.kill(left.pid, signal.SIGKILL)
 
 
 def test_a_program_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(EngineError, match="cannot be started: No such file"):
+    with pytest.raises(EngineError, match="cannot be started: there is no such"):
         asyncio.run(processes.start(["/nowhere/vllm"], {}, tmp_path / "log"))

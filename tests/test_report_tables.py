@@ -349,6 +349,15 @@ def test_a_remark_names_its_rows_and_makes_none_invalid():
     assert "INVALID" not in "".join(sheet.notes)
 
 
+def test_remarks_of_a_rows_runs_that_differ_in_one_number_are_told_as_a_span():
+    low, high = _beside(8, 16)
+    told = [f"GPU 0 of 2 used {joules} J a token" for joules in ("1,210", "990.5", "1,005")]
+    named = replace(high, remarks=(*told, "GPU 0 of 2 was busy", "GPU 1 of 3 was busy"))
+    (sheet,) = sheets([low, named])
+    assert "closed 16: GPU 0 of 2 used 990.5 to 1,210 J a token" in sheet.notes
+    assert "closed 16: GPU 1 of 3 was busy" in sheet.notes
+
+
 @pytest.mark.parametrize(
     ("engine", "hinted"),
     [

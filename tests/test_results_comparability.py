@@ -121,6 +121,19 @@ def test_what_deployments_state_is_compared_where_no_factor_is_named() -> None:
     }
 
 
+def test_experiments_that_ask_the_same_of_other_engines_are_compared_each_with_its_own() -> None:
+    def both(name: str, replay: Any, last: str) -> Side:
+        flags = {"one": ("--max-num-seqs", "8"), "two": ("--max-num-seqs", last)}
+        asked = (point(experiment=each, replay=replay, flags=flags[each]) for each in flags)
+        return side(*asked, name=name)
+
+    assert standings(both("a", "off", "16"), both("b", "on", "16")) == {
+        "deployment.replay": "factor"
+    }
+    told = found(both("a", "off", "16"), both("b", "on", "32"))["deployment.flags.--max-num-seqs"]
+    assert (told.base, told.other, told.standing) == ("16", "32", "factor")
+
+
 def test_a_named_factor_makes_every_other_difference_refuse() -> None:
     base = side(point(replay="off", topology="TP2"), seen=observed(gpus=2))
     other = side(point(replay="on", topology="TP4"), name="two")
@@ -227,7 +240,7 @@ def test_measured_is_not_compared_with_anything_else(other: Any) -> None:
         ("thinking", True),
         ("mode", "ids"),
         ("tokenizer", "other.json"),
-        ("chunk_usage", True),
+        ("chunk_usage", False),
         ("exact_output", False),
         ("reasoning_effort", "high"),
         ("body", {"top_p": 0.5}),
@@ -331,7 +344,7 @@ def test_a_server_where_another_model_answers_refuses() -> None:
 def test_an_observed_feature_that_nobody_stated_refuses() -> None:
     seen = [observed(features={"replay": arm}) for arm in ("off", "on")]
     told = standings(side(point(), seen=seen[0]), side(point(), name="two", seen=seen[1]))
-    assert told == {"evidence.features.replay": "refusing"}
+    assert told == {"evidence.chosen.replay": "refusing"}
 
 
 def test_workloads_and_loads_refuse_where_no_cell_is_on_both_sides() -> None:
@@ -434,3 +447,71 @@ def test_a_variable_that_is_a_switch_is_shown() -> None:
     )
     told = found(base, other)["deployment.environment.VLLM_USE_V2"]
     assert (told.standing, told.base, told.other) == ("factor", "0", "1")
+
+
+KERNELS = ({"attention": "flashmla", "moe": "humming"}, {"attention": "flashinfer"})
+
+
+def test_a_kernel_that_the_topology_chose_is_a_stated_difference() -> None:
+    one, two = (observed(features=features) for features in KERNELS)
+    base = side(point(topology="TP4"), seen=one)
+    other = side(point(topology="DEP4"), name="two", seen=two)
+    told = found(base, other, factors=["topology"])
+    assert told["evidence.chosen.attention"].standing == "factor"
+    assert told["evidence.chosen.moe"].standing == "harmless"
+    assert refusals(told.values()) == ()
+
+
+def test_a_kernel_that_was_asked_for_and_differs_refuses() -> None:
+    one, two = (observed(features=each, requested=each) for each in KERNELS)
+    base = side(point(topology="TP4"), seen=one)
+    other = side(point(topology="DEP4"), name="two", seen=two)
+    (refused,) = refusals(differences(base, other, factors=["topology"]))
+    assert refused.startswith("evidence.features.attention: flashmla against flashinfer")
+
+
+def test_a_kernel_that_changes_by_itself_on_one_topology_refuses() -> None:
+    one, two = (observed(features=features) for features in KERNELS)
+    told = standings(side(point(), seen=one), side(point(), name="two", seen=two))
+    assert told["evidence.chosen.attention"] == "refusing"
+    newer = {"version": {"version": "0.33.0"}, "models": ["vllm"]}
+    later = observed(features=KERNELS[1], configuration=newer)
+    told = standings(side(point(), seen=one), side(point(), name="two", seen=later))
+    assert told["evidence.chosen.attention"] == "factor"
+
+
+BATCHED = {"scheduler_config.max_num_batched_tokens": 8192, "model_config.model": "/a/model"}
+
+
+def effective(**changes: Any) -> Observed:
+    told = {name.replace("__", "."): value for name, value in changes.items()}
+    return observed(effective=BATCHED | told)
+
+
+def test_what_an_engine_says_it_runs_with_refuses_where_nothing_stated_differs() -> None:
+    one, two = (
+        effective(),
+        effective(env__VLLM_GEMM="1", scheduler_config__max_num_batched_tokens=9),
+    )
+    told = found(side(point(), seen=one), side(point(), name="two", seen=two))
+    assert {key: (each.base, each.other, each.standing) for key, each in told.items()} == {
+        "evidence.effective.env.VLLM_GEMM": ("not told", "1", "refusing"),
+        "evidence.effective.scheduler_config.max_num_batched_tokens": ("8192", "9", "refusing"),
+    }
+
+
+def test_what_it_says_of_its_place_or_beside_what_is_compared_is_told_and_refuses_nothing() -> None:
+    one, two = effective(), effective(model_config__model_path="/b", cache_config__block_size=64)
+    three = effective(model_config__model_path="/c", cache_config__block_size=128)
+    told = standings(side(point(), seen=two), side(point(), name="two", seen=three))
+    assert told["evidence.effective.model_config.model_path"] == "harmless"
+    base = side(point(topology="TP2"), seen=one)
+    other = side(point(topology="TP4"), name="two", seen=three)
+    assert standings(base, other)["evidence.effective.cache_config.block_size"] == "harmless"
+
+
+def test_what_changes_from_start_to_start_is_no_difference() -> None:
+    base = side(point(), seen=effective(a=1))
+    again = side(point(repeat=1), seen=effective(a=2))
+    both = replace(base, points=(*base.points, *again.points))
+    assert standings(both, side(point(), name="two", seen=effective(a=3))) == {}

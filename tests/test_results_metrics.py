@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results import batches, metrics, window
+from results import batches, metrics, scores, window
+from results import steps as alone
 from results.columns import columns
 from results.figure import Figure, RankShare, Summary
 from results.metrics import pool
 from results.ranks import added, by_rank
 from results.record import RequestRecord
+from tests.answer_folders import graded, row
 from tests.test_results_record import cell, failed, made, table
 
 
@@ -434,7 +436,10 @@ def test_figures_do_not_depend_on_the_order_of_rows(drawing: Any, random: Any) -
 def test_every_figure_is_documented_and_every_documented_figure_exists() -> None:
     page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
     documented = set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))
-    shown = figures(load={"kind": "open", "rate": 1.0}, workload={"kind": "batch"})
+    shown = [*figures(load={"kind": "open", "rate": 1.0}, workload={"kind": "batch"})]
+    shown += scores.figures(graded(row(0, 1.0)), None)
+    run = dict.fromkeys(alone.SCHEMA.names, 1)
+    shown += alone.figures(pa.Table.from_pylist([run], schema=alone.SCHEMA), cell())
     assert {name.split(".")[0] for name in shown} == documented
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from results.columns import columns, of_phase
 from results.evidence import Protocol
-from results.protocol import realised, remarks, shortfalls
+from results.protocol import remarks, shortfalls
 from tests.test_results_record import evidence, failed, made, table
 
 TOLD = Protocol(profile="p", hash="h", coverage=0.95, overflow_share=0.01)
@@ -49,7 +49,7 @@ def test_nothing_is_asked_of_points_without_a_profile() -> None:
 
 
 def test_departures_and_other_lengths_than_those_of_whole_traces_are_remarked_on() -> None:
-    rows = table(*(made([0.5, 0.6], asked_input=100, asked_output=2) for _ in range(3)))
+    rows = table(*(made([0.5, 0.6], input_tokens=100) for _ in range(3)))
     intended = {"input": {"p50": 400.0}, "output": {"p50": 3.0}}
     told = replace(TOLD, departures=("duration: 5 s, not the 60 s of p",), intended=intended)
     said = list(remarks(rows, replace(evidence(), protocol=told)))
@@ -58,11 +58,26 @@ def test_departures_and_other_lengths_than_those_of_whole_traces_are_remarked_on
     assert len(said) == 2
 
 
-def test_what_the_window_sent_is_told_in_quantiles() -> None:
-    rows = table(
-        *(made([0.5], asked_input=size, tree=size // 300) for size in (100, 200, 300)),
-        made([0.5], asked_input=9, phase="primer"),
-    )
-    found = realised(rows)
-    assert found["input"]["p50"] == 200
-    assert found["turns"]["p50"] == 1.5
+def test_of_enough_traces_a_workload_that_shrank_is_not_the_profiles() -> None:
+    intended = {"input": {"p50": 2500.0}, "output": {"p50": 2.0}}
+
+    def said(traces: int, **changes: Any) -> list[str]:
+        rows = [made([105.0, 105.5], sent=0.0, trace=f"t{number}") for number in range(traces)]
+        return short(*rows, intended=intended, published=True, **changes)
+
+    assert said(30) == [
+        "the median of the prompts is less than half that of the profile's traces: what was "
+        "delivered is not the workload of p"
+    ]
+    assert said(29) == []
+    assert short(*[made([105.0, 105.5], sent=0.0)] * 30, intended=intended) == []
+
+
+def test_repeats_of_a_profile_that_fixes_the_seed_are_said_to_be_the_same() -> None:
+    told = replace(evidence(), protocol=replace(TOLD, seed=42))
+    rows = table(made([0.5, 0.6]))
+    assert list(remarks(rows, told)) == []
+    assert list(remarks(rows, told, repeat=1)) == [
+        "p fixes the seed: all repeats send the same requests, and an interval over them says "
+        "nothing of other sessions"
+    ]

@@ -54,6 +54,16 @@ def test_hits_beyond_what_the_session_sent_show_an_earlier_run() -> None:
     assert "the cache holds content of an earlier run" in warm
 
 
+def test_a_chat_template_adds_tokens_for_every_message_and_they_may_be_cached() -> None:
+    chat: dict[str, Any] = {"deployment": {"engine": {"mode": "chat"}}}
+    late = made([0.5], turn=10, input_tokens=1192, cached_tokens=820, ceiling_tokens=500)
+    assert not found(late, **chat)
+    assert "another input length" in found(late)
+    longer = made([0.5], turn=10, input_tokens=1193, cached_tokens=822, ceiling_tokens=500)
+    assert "another input length" in found(longer, **chat)
+    assert "earlier run" in found(longer, **chat)
+
+
 def test_a_cold_single_request_may_not_hit_at_all() -> None:
     row = made([0.5], cached_tokens=64)
     assert not found(row)

@@ -7,7 +7,7 @@ import pytest
 
 from harness.sampling import labelled, sampled, values
 from results import samples
-from results.samples import Sample, disagreements, increase
+from results.samples import Sample, disagreements, increase, strays
 from results.validity import problems
 from results.writer import PointWriter
 from tests.scripted_server import client, serving, whole
@@ -64,6 +64,32 @@ def test_counters_and_requests_add_up():
     assert complaints(rows, rises(7, 157), rises(0, 12, name=generated)) == []
     (words,) = complaints(rows, rises(0, 250), rises(0, 12, name=generated))
     assert words.startswith("the server counted 250 prompt tokens, and the requests add up to 150:")
+
+
+def counted(rank, tokens):
+    return rises(7, 7 + tokens, labels=f'{{"engine":"{rank}"}}')
+
+
+def test_a_rank_counts_what_was_sent_to_it():
+    rows = [made(rank=0, input_tokens=100), made(rank=1, input_tokens=50)]
+    never = failed(rank=None, sent=None, input_tokens=None)
+    assert not list(strays(table(*rows, never), kept(counted(0, 100), counted(1, 50))))
+    words = list(strays(table(*rows), kept(counted(0, 50), counted(1, 100))))
+    assert words[0].startswith(
+        "rank 0 counted 50 prompt tokens, and the requests that were sent to it add up to 100:"
+    )
+    assert len(words) == 2
+    told = kept(counted(0, 50), counted(1, 100))
+    assert not complaints(rows, counted(0, 50), counted(1, 100))
+    assert "did not stay at their ranks" in "".join(
+        problems(table(*rows), cell(), evidence(), told)
+    )
+
+
+@pytest.mark.parametrize("named", [(None, 1), (None, None)])
+def test_requests_of_no_rank_show_nothing_of_it(named):
+    rows = [made(rank=rank, input_tokens=100) for rank in named]
+    assert not list(strays(table(*rows), kept(counted(0, 200), counted(1, 0))))
 
 
 @pytest.mark.parametrize(("counted", "fits"), [(99, False), (100, True), (164, True), (165, False)])

@@ -67,18 +67,18 @@ def test_a_description_is_json(planned):
 
 def test_an_arm_is_told_once_with_what_starting_it_does(planned):
     starts = describe(planned("repeats=2")).starts
-    assert list(starts) == ["sim TP4 replay=off", "sim TP4 replay=on"]
-    assert starts["sim TP4 replay=off"][0].startswith("SIMULATED, nothing is started: TP4")
+    assert list(starts) == ["sim TP4 replay=off (4 GPUs)", "sim TP4 replay=on (4 GPUs)"]
+    assert starts["sim TP4 replay=off (4 GPUs)"][0].startswith("SIMULATED, nothing is started: TP4")
 
 
 def test_an_arm_that_starts_in_two_ways_is_told_twice(planned):
     starts = describe(on_the_wall(planned(), {"a": "-x", "b": "-y"})).starts
-    assert starts["wall TP4 replay=off in a"] == ("serve -x",)
-    assert starts["wall TP4 replay=off in b"] == ("serve -y",)
+    assert starts["wall TP4 replay=off (4 GPUs) in a"] == ("serve -x",)
+    assert starts["wall TP4 replay=off (4 GPUs) in b"] == ("serve -y",)
 
 
 def test_what_an_engine_cannot_do_is_shown(planned):
-    lines = describe(planned("experiments.a.flags=[-x]")).starts["sim TP4 replay=off in a"]
+    lines = describe(planned("experiments.a.flags=[-x]")).starts["sim TP4 replay=off (4 GPUs) in a"]
     assert lines[0].startswith("unsupported: ")
     assert "flags" in lines[0]
 
@@ -111,3 +111,9 @@ def test_a_row_says_how_many_recorded_traces_fit(planned, tmp_path):
     workload = "{kind: agentx, traces: traces.jsonl, context_limit: 2000}"
     rows = describe(planned(f"experiments.a.workload={workload}")).rows
     assert [row.fitting for row in rows[::4]] == [[2, 3], None]
+
+
+def test_a_server_that_stays_up_is_started_once(planned):
+    engine = "{kind: vllm, resident_share: 0.4, model: m}"
+    changes = [f"experiments.a.{key}" for key in (f"engine={engine}", "topology=TP1")]
+    assert describe(planned(*changes, "repeats=3")).servers == 2

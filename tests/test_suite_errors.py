@@ -37,8 +37,8 @@ def changed(old, new):
 
 
 EXPERIMENT_KEYS = (
-    "name, engine, topology, workload, load, replay, pinned, model, flags, environment or "
-    "objectives"
+    "name, engine, topology, workload, load, replay, pinned, model, flags, environment, objectives "
+    "or repeats"
 )
 CLOSED_KEYS = "kind, concurrency, sessions, duration, grace or warmup"
 WHOLE = "expected a whole number of at least 1"
@@ -137,7 +137,7 @@ ENGINES = listed(kinds(Engines), "and")
         ("kind: single", "kind: singel", "experiments[0].workload.kind: expected a kind, got "
          '"singel": write it as single'),
         ("kind: single", "kind: many", 'experiments[0].workload.kind: expected a kind, got "many": '
-         "the kinds are agentx, batch, growing and single"),
+         "the kinds are agentx, batch, forward, growing, questions and single"),
         ("kind: single, prompt: 1, output: 1", "kind: growing, turns: 2, first: 8, fresh: 8, "
          "output: 8, context_limit: 9", "experiments[0].workload: context_limit 9 is less than "
          "first + output = 16, so not even the first turn fits: raise it"),

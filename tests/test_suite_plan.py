@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -51,6 +52,13 @@ def test_as_written_goes_repeat_by_repeat(planned):
         "0off1", "0off2", "0on1", "0on2",
         "1off1", "1off2", "1on1", "1on2",
     ]  # fmt: skip
+
+
+def test_an_experiment_has_repeats_of_its_own_unless_an_override_says_how_many(planned):
+    own = TEXT.replace("  - name: a", "  - name: a\n    repeats: 3")
+    assert Counter(point.repeat for point in planned(text=own).points) == {0: 4, 1: 4, 2: 4}
+    overridden = planned("repeats=1", text=own).points
+    assert Counter(point.repeat for point in overridden) == {0: 4}
 
 
 def test_as_written_finishes_an_experiment_first(planned):

@@ -11,6 +11,7 @@ from harness.topology import parse
 from harness.vllm import devices
 from harness.vllm.engine import Vllm
 from harness.vllm.flags import read
+from harness.vllm.nodes import launches
 from results.errors import UnsupportedError
 
 GOLDEN = Path(__file__).parent / "golden/vllm"
@@ -198,16 +199,16 @@ def test_a_model_that_nobody_knows_fits_everywhere():
 
 
 def test_what_the_help_lacks_is_left_out_only_where_it_is_to_measure_by():
-    vllm = Vllm(python="env/bin/python", model="m")
+    vllm = Vllm(python="env/bin/python", model="m", port=9)
     known = read("--host\n--port\n--served-model-name\n--tensor-parallel-size\n")
     deployment = Deployment(engine=vllm, topology=parse("TP2"))
-    line = vllm.command(deployment, 9, known)
-    assert line[3:] == shlex.split(
+    (launch,) = launches(vllm, deployment, known)
+    assert list(launch.words[3:]) == shlex.split(
         "m --host 127.0.0.1 --port 9 --served-model-name vllm --tensor-parallel-size 2"
     )
     replayed = Deployment(engine=vllm, topology=parse("TP2"), replay="off")
     with pytest.raises(UnsupportedError, match=r"has no --no-swa-bounded-replay, .* 0\.32\.0 has"):
-        vllm.command(replayed, 9, known)
+        launches(vllm, replayed, known)
 
 
 @pytest.mark.parametrize(

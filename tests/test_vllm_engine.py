@@ -6,7 +6,9 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -110,7 +112,8 @@ def test_a_server_answers_and_nothing_of_it_is_left(tmp_path):  # F-20
 
     reply, during, shared = asyncio.run(main())
     assert (reply.error, reply.input_tokens, reply.output_tokens) == (None, 16, 4)
-    assert len(during) == 3
+    # The server, its engine core, that one's worker, and the keeper before them.
+    assert len(during) == 4
     assert processes.leftovers(tmp_path) == []
     (left,) = shared
     assert not left.exists()
@@ -135,14 +138,14 @@ def test_an_early_health_is_not_readiness(tmp_path):
     ("flags", "words"),
     [
         (["--fake-death"], r"status 3 before it had answered .* says: ValueError: no such layer"),
-        (["--fake-loading", "60"], r"within 1 s \(ready_timeout\): .*HTTP 503: still loading"),
-        (["--fake-mute"], r"within 1 s .* still without an answer"),
+        (["--fake-loading", "60"], r"within 2 s \(ready_timeout\): .*HTTP 503: still loading"),
+        (["--fake-mute"], r"within 2 s .* still without an answer"),
         (["--fake-refusal"], "HTTP 400: there is no chat template"),
     ],
 )
 def test_a_server_that_does_not_come_up_is_said_to(flags, words, tmp_path):
     with pytest.raises(EngineError, match=words):
-        start(engine(tmp_path, *flags, ready_timeout=1), tmp_path)
+        start(engine(tmp_path, *flags, ready_timeout=2), tmp_path)
     assert processes.leftovers(tmp_path) == []
 
 
@@ -160,7 +163,7 @@ def test_a_server_that_is_left_over_is_refused(tmp_path):
     async def main():
         program = await processes.start(["sleep", "60"], {}, point / "server.log")
         try:
-            with pytest.raises(EngineError, match=r"still here: sleep \d+"):
+            with pytest.raises(EngineError, match=r"still here: \w+ \d+"):
                 async with started(engine(tmp_path), tmp_path):
                     pass
         finally:
@@ -244,11 +247,12 @@ def test_an_engine_core_that_is_killed_fails_the_point(tmp_path):
 
     def kill():
         members = processes.leftovers(tmp_path)
+        parents = {one.pid: one.parent for one in members}
+        # The keeper keeps the server, and the core is between that and the worker.
         (core,) = [
             one
             for one in members
-            if one.parent in {root.pid for root in members}
-            and one.pid in {worker.parent for worker in members}
+            if parents.get(one.parent) in parents and one.pid in parents.values()
         ]
         os.kill(core.pid, signal.SIGKILL)
 
@@ -392,3 +396,48 @@ def test_a_resident_server_that_ended_is_started_anew_at_its_next_point(tmp_path
     assert [point.status for point in found] == ["finished", "failed", "finished"]
     assert "its engine core died" in found[1].reason
     assert processes.leftovers(tmp_path) == []
+
+
+RESIDENTS = """
+import asyncio, sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tests.test_vllm_engine import deployment, engine
+
+async def main():
+    folder = Path(sys.argv[1])
+    async with AsyncExitStack() as stack:
+        for arm in ("off", "on"):
+            vllm = engine(folder, "--fake-core", str(folder / f"{arm}.lock"), resident_share=0.4)
+            arm = deployment(vllm, replay=arm)
+            log = folder / arm.replay / "server.log"
+            log.parent.mkdir(parents=True)
+            await stack.enter_async_context(vllm.start(arm, seed=1, log=log, keys={}))
+        print("up", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_servers_that_stay_up_are_gone_soon_after_paceline_is_killed(tmp_path):
+    place = tmp_path / "arms"
+    place.mkdir()
+    words = [sys.executable, "-c", RESIDENTS, str(place)]
+    paceline = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
+    assert paceline.stdout is not None
+    assert paceline.stdout.readline() == b"up\n"
+    members = processes.leftovers(place)
+    # Of each arm the keeper, the server, its engine core and that one's worker.
+    assert len(members) == 8
+    named = [Path(f"/dev/shm/fake-{one.pid}") for one in members]
+    shared = [path for path in named if path.exists()]
+    paceline.kill()
+    paceline.wait()
+    paceline.stdout.close()
+    deadline = time.monotonic() + 10
+    while processes.leftovers(place):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert len(shared) == 2
+    assert not [path for path in shared if path.exists()]

@@ -7,6 +7,7 @@ import pytest
 from harness.engine import Deployment
 from harness.topology import parse
 from harness.vllm import evidence
+from harness.vllm.effective import effective
 from harness.vllm.engine import Vllm
 
 CORE = "(EngineCore pid=7) INFO 11-29 06:00:00 [model.py:831] "
@@ -167,3 +168,26 @@ def test_gpus_are_counted_by_the_memory_that_was_taken():
 def test_every_ranks_cache_is_told():
     again = SIZE.replace("19,565,594", "1,000")
     assert evidence.remarks(found(SIZE, again))["kv_tokens"] == [19_565_594, 1000]
+
+
+def test_settings_are_told_by_their_paths_and_those_of_one_start_are_not():
+    told = {
+        "vllm_config": {
+            "instance_id": "7",
+            "cache_config": {"block_size": 64, "num_cpu_blocks": None},
+            "parallel_config": {"data_parallel_master_port": 9, "data_parallel_size": 2},
+        },
+        "vllm_env": {"VLLM_USE_X": True, "VLLM_LONG": "x" * 301},
+    }
+    assert effective(told) == {
+        "cache_config.block_size": 64,
+        "parallel_config.data_parallel_size": 2,
+        "env.VLLM_USE_X": True,
+    }
+
+
+def test_answers_that_are_forced_are_asked_for_and_looked_for():
+    wanted = asked("--enable-trace-replay", "--enable-scale-out")
+    assert wanted == {"forced_outputs": True}
+    config = {"model_config": {"enable_trace_replay": False}}
+    assert evidence.observed(found(SIZE), config, wanted)["forced_outputs"] is False

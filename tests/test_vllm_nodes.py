@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from itertools import compress
+from math import prod
 
 import pytest
 
@@ -9,6 +11,7 @@ from harness.engine import Deployment
 from harness.topology import parse
 from harness.vllm.engine import Vllm
 from harness.vllm.nodes import launches, refusal, units
+from harness.vllm.places import check_libraries
 from results.errors import UnsupportedError
 
 TOPOLOGIES = ["TP4", "DEP2", "DEP8", "DEP16", "DEP32", "TP2xPP2", "4xDEP2+1xDEP32", "3xTP2+2xDEP4"]
@@ -84,6 +87,30 @@ def test_pools_have_their_own_flags_and_roles():
     assert roles == [True, True, False, False]
 
 
+def test_what_fits_on_one_node_is_here_unless_a_launcher_says_otherwise():
+    nodes = {"gpus_per_node": 4, "nodes": ("a", "b"), "port": 9}
+    (here,) = launches(*laid("TP4", **nodes))
+    assert (here.urls, value(here, "--host")) == (("http://127.0.0.1:9",), "127.0.0.1")
+    (there,) = launches(*laid("TP4", launcher="ssh {host}", **nodes))
+    assert (there.urls, value(there, "--host")) == (("http://a:9",), "0.0.0.0")
+    assert "VLLM_HOST_IP" not in here.variables | there.variables
+
+
+def test_a_stated_connector_takes_the_place_of_ours():
+    own = ("--kv-transfer-config", '{"kv_connector": "Other"}')
+    made = launches(*laid("TP1+TP1", prefill_flags=own, decode_flags=own))
+    assert {value(launch, "--kv-transfer-config") for launch in made[:2]} == {own[1]}
+
+
+def test_pools_without_the_library_of_their_connector_are_unsupported():
+    engine, deployment = laid("TP1+TP1")
+    made = launches(engine, deployment)
+    with pytest.raises(UnsupportedError, match="env/bin/python has no nixl: install it there"):
+        check_libraries(engine, made, {"libraries": {"torch": "2"}})
+    check_libraries(engine, made, {"libraries": {"nixl-cu13": "1"}})
+    check_libraries(engine, made, {})
+
+
 @pytest.mark.parametrize(
     ("topology", "settings", "sentence"),
     [
@@ -97,19 +124,67 @@ def test_what_does_not_fit_nodes_is_refused(topology, settings, sentence):
         launches(*laid(topology, **settings))
 
 
+def test_each_rank_of_a_model_without_experts_is_a_server_of_its_own(tmp_path):
+    (tmp_path / "config.json").write_text('{"num_hidden_layers": 2, "num_attention_heads": 2}')
+    settings = {
+        "model": str(tmp_path),
+        "affinity": "port",
+        "environment": {"CUDA_VISIBLE_DEVICES": "4,5,6,7"},
+    }
+    made = launches(*laid("TP2xDP2", **settings))
+    assert [launch.urls for launch in made] == [
+        (f"http://127.0.0.1:{8000 + 2 * n}",) for n in (0, 1)
+    ]
+    masks = [launch.variables["CUDA_VISIBLE_DEVICES"] for launch in made]
+    assert masks == ["4,5", "6,7"]
+    assert not any("data-parallel" in launch.line for launch in made)
+
+
+def test_a_port_for_each_rank_is_asked_for_on_every_node():
+    made = launches(*laid("DEP8", gpus_per_node=4, affinity="port", nodes=("a", "b")))
+    assert [launch.urls[0] for launch in made] == ["http://a:8000", "http://b:8000"]
+    assert [len(launch.urls) for launch in made] == [4, 4]
+    assert [value(launch, "--data-parallel-supervisor-port") for launch in made] == ["8004"] * 2
+    alone = launches(*laid("TP4xDP2", gpus_per_node=4, affinity="port", nodes=("a", "b")))
+    assert [value(launch, "--data-parallel-rank") for launch in alone] == ["0", "1"]
+
+
+def test_a_stated_router_gets_the_servers_in_the_words_that_it_wants():
+    *_, router = launches(
+        *laid(
+            "2xTP1+1xTP2",
+            router="toy --port {port} --p {prefill_hosts} --q {prefill_ports} --d={decode}",
+        )
+    )
+    assert router.words == (
+        *("toy", "--port", "8000", "--p", "127.0.0.1", "127.0.0.1", "--q", "8001", "8002"),
+        "--d=http://127.0.0.1:8003",
+    )
+
+
+@pytest.mark.parametrize("name", ["DEP16", "TP2xPP3", "4xDEP2+1xDEP32", "TP4xDP4"])
+def test_plan_and_servers_agree_over_gpus(name):
+    gpus = {"DEP16": 16, "TP2xPP3": 6, "4xDEP2+1xDEP32": 40, "TP4xDP4": 16}[name]
+    made = launches(*laid(name, model="m"))
+    degrees = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
+    products = [prod(int(value(launch, flag) or 1) for flag in degrees) for launch in made]
+    servers = [launch.role != "router" for launch in made]
+    assert sum(compress(products, servers)) == parse(name).gpus == gpus
+
+
 @pytest.mark.parametrize(
     ("topology", "settings", "started"),
     [
         ("DEP8", {}, True),
         ("DEP8", {"gpus_per_node": 8}, True),
-        ("TP1", {"affinity": "router"}, True),
+        ("DEP2", {"affinity": "router"}, True),
+        ("DEP2", {"affinity": "port"}, True),
+        ("TP1+TP1", {}, True),
         ("DEP8", {"gpus_per_node": 4}, False),
-        ("DEP2", {"affinity": "router"}, False),
-        ("DEP2", {"affinity": "port"}, False),
-        ("TP1+TP1", {}, False),
+        ("DEP8", {"gpus_per_node": 4, "nodes": ("a", "b"), "launcher": "ssh {host}"}, True),
     ],
 )
-def test_only_one_server_on_one_machine_is_started(topology, settings, started):
+def test_nodes_that_nothing_reaches_are_only_planned(topology, settings, started):
     engine, deployment = laid(topology, **settings)
     assert (refusal(engine, deployment) is None) == started
     *_, last = engine.describe(deployment)
@@ -117,11 +192,11 @@ def test_only_one_server_on_one_machine_is_started(topology, settings, started):
 
 
 def test_what_is_only_planned_is_not_started(tmp_path):
-    engine, deployment = laid("TP1+TP1")
+    engine, deployment = laid("DEP8", gpus_per_node=4)
 
     async def main():
         async with engine.start(deployment, seed=1, log=tmp_path / "server.log", keys={}):
             pass
 
-    with pytest.raises(UnsupportedError, match="measure it as kind: endpoint"):
+    with pytest.raises(UnsupportedError, match=r"state nodes and a launcher, .* kind: endpoint"):
         asyncio.run(main())

@@ -24,7 +24,7 @@ def watched(folder: Path, pages: list[str | None], patience: float = 5) -> str |
         return next(left)
 
     async def main() -> str | None:
-        pulse = Pulse(Page(url="here", read=read), folder / "server.log", patience)
+        pulse = Pulse(Page(url="here", read=read), [folder / "server.log"], patience)
         for _ in pages:
             await asyncio.sleep(1)
             await pulse.page.read()
@@ -70,7 +70,7 @@ def test_kernels_that_are_compiled_while_it_serves_are_counted(tmp_path):
         return dict(values(told or ""))[COMPILED]
 
     async def main() -> list[float]:
-        pulse = Pulse(Page(url="here", read=read), log, 5)
+        pulse = Pulse(Page(url="here", read=read), [log], 5)
         counts = [await count(pulse)]
         for part in (JIT * 2 + JIT[:40], JIT[40:], "nothing else\n"):
             with log.open("a") as file:

@@ -18,7 +18,7 @@ def test_a_suite_is_planned_in_full(name):
     described = describe(plan(load(name)))
     assert described.servers == len(described.rows) > 0
     for lines in described.starts.values():
-        assert any(" serve " in line for line in lines)
+        assert any(" serve " in line or " bench forward " in line for line in lines)
         assert not any(line.startswith("unsupported") for line in lines)
 
 

@@ -1,6 +1,36 @@
 """How long a server is warmed up."""
 
-from harness.warmth import MOST_ROUNDS, due, settled
+import asyncio
+
+from harness import clock
+from harness.drive import drive
+from harness.engine import Deployment
+from harness.load import Closed
+from harness.point import Point
+from harness.topology import parse
+from harness.warmth import MOST_ROUNDS, due, restless, settled
+from results.metrics import summarise
+from tests.test_drive import FixedClient, FixedEngine, SteadyPoint, one_turn
+from tests.test_vllm_engine import engine, measured
+
+
+class MoodyClient(FixedClient):
+    """Takes a second more in every other round of two shapes."""
+
+    async def send(self, request, *, cut, on_first):
+        self.service = 1.0 + len(self.seen) // 2 % 2
+        return await super().send(request, cut=cut, on_first=on_first)
+
+
+def warmed(client) -> str | None:
+    deployment = Deployment(engine=FixedEngine(), topology=parse("TP1"))
+    load = Closed(sessions=1)
+    point = Point(experiment="x", deployment=deployment, workload=one_turn(), load=load)
+    main = drive(
+        *(SteadyPoint(point), client, lambda _: None),
+        run="r", salt=5, interrupt=asyncio.Event(), settle=True,
+    )  # fmt: skip
+    return clock.run("virtual", main).restless
 
 
 def test_a_first_round_never_shows_that_times_have_settled():
@@ -25,10 +55,30 @@ def test_a_server_that_still_compiles_gets_more_rounds_but_not_for_ever():
     assert due([[6.7]], 1, settle=True)
     assert due([[6.7], [1.1]], 1, settle=True)
     assert not due([[6.7], [1.1], [1.1]], 1, settle=True)
-    restless = [[1.0 + number % 2] for number in range(1 + MOST_ROUNDS)]
-    assert not due(restless, 1, settle=True)
-    assert due(restless[:-1], 1, settle=True)
+    moody = [[1.0 + number % 2] for number in range(1 + MOST_ROUNDS)]
+    assert not due(moody, 1, settle=True)
+    assert due(moody[:-1], 1, settle=True)
 
 
 def test_without_a_warm_up_there_is_none():
     assert not due([], 0, settle=True)
+
+
+def test_times_that_never_settle_are_told_with_both_of_them():
+    rounds = [[0.5, 1.0 + number % 2] for number in range(9)]
+    told = restless(rounds, 1, settle=True)
+    assert told.startswith("the warm-up never settled: after 9 rounds a shape still took 2 s and")
+    assert restless([[0.5], [0.5]], 1, settle=True) is None
+    assert restless(rounds, 1, settle=False) is None
+    assert restless(rounds, 0, settle=True) is None
+
+
+def test_a_point_says_that_its_warm_up_never_settled():
+    assert warmed(FixedClient()) is None
+    assert "after 9 rounds a shape still took 2 s and then 1 s" in warmed(MoodyClient())
+
+
+def test_a_server_whose_times_never_settle_is_told_of_beside_its_figures(tmp_path):
+    point = measured(engine(tmp_path, "--fake-moody"), tmp_path)
+    assert point.evidence.restless in summarise(point).remarks
+    assert point.evidence.restless.startswith("the warm-up never settled: after 9 rounds")

@@ -54,3 +54,4 @@ def test_the_wheel_holds_the_house_and_nothing_else(installed):
     assert top == {"cli.py", "suites", "harness", "workloads", "results", "reports"}
     for folder in top - {"cli.py"}:
         assert (installed / folder / "py.typed").exists()
+    assert (installed / "workloads" / "tasks" / "gsm8k.yaml").exists()

@@ -105,8 +105,11 @@ class AgentX:
         return len(self._chosen())
 
     def intended(self) -> dict[str, dict[str, float]]:
-        """Quantiles of what one pass over all traces sends: tokens, and requests a session."""
-        traces = self._chosen()
+        """Quantiles of what one pass over all traces sends: tokens, and requests a session.
+
+        Of all that were given, also those that do not fit: a workload that shrank must show.
+        """
+        traces = self._chosen() if self.traces is None else read(self.traces)
         calls = [call for trace in traces for call in trace.all_calls()]
         told = {
             "input": [call.input for call in calls],

@@ -126,12 +126,16 @@ CI_SYNTH = replace(
     tree_idle_cap=5.0,
     system_idle_cap=1 / 6,
     grace=30.0,
+    seed=None,
     traces=None,
     coverage=None,
     generated=True,
     published=False,
 )
-"""agentx-v1 with its times divided by 60, over generated sessions; comparable with nothing else."""
+"""agentx-v1 with its times divided by 60, over generated sessions; comparable with nothing else.
+
+Its seed is the point's, so that repeats are of other sessions.
+"""
 
 PROFILES: Mapping[str, Profile] = {
     profile.id: profile for profile in (AGENTX_V1, AGENTX_FAST, AIPERF_MVP, CI_SYNTH)

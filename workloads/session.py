@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from workloads.chat import Chat
 from workloads.prompt import Prompt
 
 
@@ -22,7 +23,8 @@ class Turn:
     is None; where it is `early`, after that turn was sent) and is held until every turn of `after`
     has ended, whatever became of it.
     `recorded` is its start in seconds since the session's start, where it comes from a recording.
-    A primer only fills the cache: it is a row, and never part of a result.
+    A primer only fills the cache: it is a row, and never part of a result. A question has a `chat`,
+    whose messages are sent instead of the prompt.
     """
 
     key: Key
@@ -35,6 +37,7 @@ class Turn:
     recorded: float | None = None
     depth: int = 0
     primer: bool = False
+    chat: Chat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

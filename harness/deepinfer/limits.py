@@ -4,6 +4,7 @@ from harness.engine import Deployment
 from harness.load import Closed, Load
 from results.errors import UnsupportedError
 from workloads.batch import Batch
+from workloads.questions import Questions
 from workloads.session import Workload
 from workloads.single import Single
 
@@ -48,6 +49,11 @@ def check_work(workload: Workload, load: Load, deployment: Deployment) -> None:
             )
         case Single(cached=0) | Batch():
             return
+        case Questions():
+            raise UnsupportedError(
+                "DeepInfer takes token ids and gives ids back, so it can neither be asked in words "
+                "nor be graded: ask a vLLM of the same model"
+            )
         case _:
             raise UnsupportedError(
                 f"DeepInfer has no prefix cache, and {workload.label} measures what comes of one: "

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from harness.client import ANSWER, Reply, Request
 from harness.clock import now
+from harness.sim.answers import Said
 from harness.sim.job import Job
 from harness.sim.machine import Machine
+from workloads.chat import LETTERS_A_TOKEN, Chat, tokens
 
 _STOPPED = "The simulated server stopped before the request had ended."
 
@@ -91,7 +93,15 @@ def _tell(ticket: Ticket, at: int) -> None:
 class SimulatedClient:
     """Sends requests to the ranks of one simulated server, and keeps the truth about each."""
 
-    def __init__(self, pumps: list[Pump], *, drafts: int, context_limit: int | None) -> None:
+    def __init__(
+        self,
+        pumps: list[Pump],
+        *,
+        drafts: int,
+        context_limit: int | None,
+        say: Callable[[Chat], Said],
+    ) -> None:
+        self._say = say
         self.truth: list[dict[str, Any]] = []
         self._pumps = pumps
         self._drafts = drafts
@@ -109,6 +119,34 @@ class SimulatedClient:
         refusal = self._refusal(request)
         if refusal:
             return self._refuse(request, refusal)
+        if request.chat:
+            return await self._answer(request, request.chat, cut, on_first)
+        return await self._generate(request, cut, on_first)
+
+    async def _answer(
+        self, request: Request, chat: Chat, cut: asyncio.Event, on_first: Callable[[float], None]
+    ) -> Reply:
+        """The reply to a question: as many tokens as its answer has, if it may have so many."""
+        said = self._say(chat)
+        whole = said.reasoning + said.text
+        wanted = tokens(whole)
+        fits = wanted <= request.output
+        generated = replace(request, output=min(wanted, request.output))
+        reply = await self._generate(generated, cut, on_first)
+        if reply.error or reply.cut:
+            return reply
+        come = whole if fits else whole[: request.output * LETTERS_A_TOKEN]
+        thought = len(said.reasoning)
+        return replace(
+            reply,
+            finish_reason="stop" if fits else "length",
+            text=come[thought:],
+            reasoning=come[:thought] or None,
+        )
+
+    async def _generate(
+        self, request: Request, cut: asyncio.Event, on_first: Callable[[float], None]
+    ) -> Reply:
         sent, rank = now(), self._choose(request)
         pump = self._pumps[rank]
         ticket = pump.enqueue(request)

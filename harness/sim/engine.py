@@ -1,6 +1,6 @@
 """The simulated engine: what it can be set to, and a server of it."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,13 +10,18 @@ import orjson
 import pyarrow as pa
 from annotated_types import Ge, Le
 
+from harness.client import Request, Room
 from harness.clock import Clock
 from harness.engine import Deployment, Replay, Server
+from harness.load import Load
+from harness.sim.answers import Accuracy, Said, said
 from harness.sim.client import Pump, SimulatedClient
 from harness.sim.cost import Cost
 from harness.sim.machine import Machine, Settings
 from results.errors import UnsupportedError
 from results.evidence import Observed
+from workloads.chat import Chat
+from workloads.session import Workload
 
 Count = Annotated[int, Ge(1), Le(1_000_000_000)]
 
@@ -49,6 +54,7 @@ class SimulatedEngine:
     `drift` its relative change per hour, applied in ticks of ten seconds. `slowdown` multiplies
     every step: a truth that comparisons can be checked against. With `draft_tokens`, a decode step
     delivers `acceptance_length` tokens on average. Data-parallel ranks do not wait for one another.
+    With an `accuracy` it answers questions, as often rightly as that says.
     """
 
     kind: Literal["sim"] = "sim"
@@ -64,6 +70,7 @@ class SimulatedEngine:
     slowdown: Annotated[float, Ge(1e-3), Le(1e3)] = 1.0
     context_limit: Count | None = None
     cost: Cost = field(default_factory=Cost)
+    accuracy: Accuracy | None = None
 
     def __post_init__(self) -> None:
         if (self.acceptance_length is None) != (self.draft_tokens == 0):
@@ -95,6 +102,14 @@ class SimulatedEngine:
     def secrets(self) -> tuple[str, ...]:
         """None."""
         return ()
+
+    def check(self, workload: Workload, load: Load, deployment: Deployment) -> None:  # noqa: ARG002
+        """Raises UnsupportedError for questions, unless it is stated how often it is right."""
+        if workload.kind == "questions" and self.accuracy is None:
+            raise UnsupportedError(
+                "The simulated engine knows no answers: state how often it does, as in accuracy: "
+                "{right: 0.9, redrawn: 0.05}"
+            )
 
     def describe(self, deployment: Deployment) -> list[str]:
         """What it simulates. Raises UnsupportedError for pools, and for flags and environment."""
@@ -133,13 +148,39 @@ class SimulatedEngine:
             [Pump(machine) for machine in machines],
             drafts=self.draft_tokens,
             context_limit=self.context_limit,
+            say=self._sayer(deployment, seed),
         )
         observed = self._observed(deployment)
         try:
-            yield Server(client=client, observe=lambda: observed, steps=lambda: _steps(machines))
+            yield Server(
+                client=client,
+                observe=lambda: observed,
+                steps=lambda: _steps(machines),
+                room=self._room,
+                made_up=False,
+            )
         finally:
             client.stop()
             _write(log, {"SIMULATED": observed.configuration, "seed": seed}, client.truth)
+
+    def _sayer(self, deployment: Deployment, seed: int) -> Callable[[Chat], Said]:
+        """What answers the questions of one run."""
+
+        def say(chat: Chat) -> Said:
+            return said(
+                self.accuracy or Accuracy(),
+                chat.question,
+                chat.target,
+                replay=deployment.replay or USUAL,
+                run=(seed, chat.epoch),
+                thinks=bool(chat.thinking),
+            )
+
+        return say
+
+    async def _room(self, request: Request) -> Room:
+        """What a question takes of the context, as it is counted here."""
+        return Room(tokens=request.prompt.length, context=self.context_limit)
 
     def settings(self, deployment: Deployment) -> Settings:
         """What each rank of a deployment is."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,10 @@ import orjson
 
 from harness import gpus, memory
 from harness.clock import now
-from harness.engine import Server
-from harness.wire.client import HttpClient
+from harness.processes import Reach
+from harness.vllm.affinity import Affinity
+from harness.vllm.effective import effective
+from harness.vllm.nodes import Launch
 from results import document
 from results.errors import EngineError
 from results.secret import open_setting, secret
@@ -36,15 +39,31 @@ INFO = "server_info.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Birth:
-    """How a server came up. `held` are the GPUs that it took memory of, where that is known."""
+class Part:
+    """One engine of a deployment: its first process, what it tells of itself, and all its logs.
 
-    command: tuple[str, ...]
+    `effective` is that setting by setting, without secrets.
+    """
+
+    launch: Launch
+    config: dict[str, Any]
+    effective: dict[str, Any]
+    logs: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Birth:
+    """How a server came up. `held` are the GPUs that it took memory of, where that is known.
+
+    `affinity` is how its sessions turned out to be kept at their ranks, where they are to be.
+    """
+
+    parts: tuple[Part, ...]
     seconds: float
     installed: dict[str, Any]
-    config: dict[str, Any]
     held: tuple[str, ...] | None
     memory: dict[str, Any] = field(default_factory=dict)
+    affinity: Affinity | None = None
 
     def facts(self) -> dict[str, Any]:
         """What evidence.json keeps of it."""
@@ -55,12 +74,17 @@ class Birth:
         }
 
 
-async def installed(python: str, surroundings: Mapping[str, str]) -> dict[str, Any]:
+async def installed(
+    python: str, surroundings: Mapping[str, str], through: Reach | None = None
+) -> dict[str, Any]:
     """Digest of vLLM's files and versions of what it stands on; empty where it cannot be had."""
-    script = str(Path(__file__).with_name("installed.py"))
+    script = Path(__file__).with_name("installed.py")
+    command = [python, str(script)]
+    if through:
+        command = [*through.words, shlex.join([python, "-c", script.read_text(encoding="utf-8")])]
     try:
         process = await asyncio.create_subprocess_exec(
-            *(python, script),
+            *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -81,34 +105,52 @@ async def installed(python: str, surroundings: Mapping[str, str]) -> dict[str, A
 
 
 async def noted(
-    server: Server,
+    processes: Sequence[tuple[Launch, Path]],
     *,
-    command: Sequence[str],
     seconds: float,
     build: dict[str, Any],
     before: Mapping[str, int] | None,
     pids: Iterable[int],
     surroundings: Mapping[str, str],
-    log: Path,
+    affinity: Affinity | None,
 ) -> Birth:
-    """Everything about a server that has just answered; what it tells of itself goes into a file.
+    """Everything about `processes`, with their logs, that have just answered.
 
-    `before` are the bytes in use on every GPU before it was started.
+    What engines tell of themselves goes into files beside the logs. `before` are the bytes in use
+    on every GPU before they were started, where these are this machine's.
     """
-    assert isinstance(server.client, HttpClient)
-    told = await _asked(server.client.url)
-    after = await gpus.memory(surroundings)
+    parts = [await _part(processes, engine) for engine in _engines(processes)]
+    after = None if before is None else await gpus.memory(surroundings)
     taken = None if before is None or after is None else _taken(before, after)
-    if told:
-        document.write(log.with_name(INFO), open_settings(told))
     held = {index: size for index, size in (taken or {}).items() if size >= TAKEN}
     return Birth(
-        command=tuple(command),
+        parts=tuple(parts),
         seconds=seconds,
         installed=build,
-        config=_mapping(told.get("vllm_config")),
         held=None if taken is None else tuple(sorted(held, key=int)),
         memory={"gpu_bytes": held, "host": memory.memory(pids)},
+        affinity=affinity,
+    )
+
+
+def _engines(processes: Sequence[tuple[Launch, Path]]) -> list[int]:
+    return sorted({launch.engine for launch, _ in processes if launch.role != "router"})
+
+
+async def _part(processes: Sequence[tuple[Launch, Path]], engine: int) -> Part:
+    ours = [one for one in processes if one[0].engine == engine and one[0].role != "router"]
+    launch, log = ours[0]
+    told = await _asked(launch.urls[0])
+    shown = open_settings(told)
+    if told:
+        name = INFO if not engine else f"{Path(INFO).stem}-{engine + 1}.json"
+        document.write(log.with_name(name), shown)
+    logs = tuple(log for _, log in ours)
+    return Part(
+        launch=launch,
+        config=_mapping(told.get("vllm_config")),
+        effective=effective(shown),
+        logs=logs,
     )
 
 

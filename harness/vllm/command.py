@@ -51,7 +51,7 @@ def command_of(
     own = (*engine.flags, *site.flags, *deployment.flags)
     stated = flags.stated(own)
     asked = _asked(engine, deployment, site)
-    _refuse_twice(asked, stated)
+    refuse_twice(asked, stated)
     usual = knobs.recipe(engine, site.shape) | {
         flag: True for flag in ALWAYS if known is None or flag in known
     }
@@ -68,23 +68,24 @@ def _asked(engine: "Vllm", deployment: Deployment, site: Site) -> Options:
     return {
         **reached,
         "--served-model-name": engine.served_model_name or "vllm",
-        **_degrees(site.shape),
+        **degrees(site.shape),
         **knobs.knobs(engine, deployment.replay, site.shape),
         **site.options,
     }
 
 
-def _degrees(shape: Topology) -> Options:
-    degrees = {
+def degrees(shape: Topology) -> Options:
+    """The flags of a topology."""
+    sizes = {
         "--tensor-parallel-size": shape.tensor,
         "--pipeline-parallel-size": shape.pipeline,
         "--data-parallel-size": shape.data,
     }
-    made: Options = {flag: n for flag, n in degrees.items() if n > 1}
+    made: Options = {flag: n for flag, n in sizes.items() if n > 1}
     return made | ({"--enable-expert-parallel": True} if shape.experts else {})
 
 
-def _refuse_twice(asked: Options, stated: frozenset[str]) -> None:
+def refuse_twice(asked: Options, stated: frozenset[str]) -> None:
     """Raises UnsupportedError where flags say what names say too: one would undo the other."""
     for flag in asked:
         if flags.long(flag) in stated:

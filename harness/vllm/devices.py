@@ -15,12 +15,22 @@ def check(topology: Topology, variables: Mapping[str, str]) -> None:
 
     Where the driver's own tool is not there, nothing is known and nothing is refused.
     """
-    there = visible(_count(), {**os.environ, **variables}.get(MASK))
+    told = _told("index")
+    count = None if told is None else len(told)
+    there = visible(count, {**os.environ, **variables}.get(MASK))
     if there is not None and topology.gpus > there:
         raise UnsupportedError(
             f"{topology.name} needs {topology.gpus} GPUs and {there} can be seen here: write a "
             f"smaller topology, or widen {MASK} if that is what hides them"
         )
+
+
+def capabilities(variables: Mapping[str, str]) -> list[str]:
+    """The compute capability of every GPU that a server would see; none where nobody tells."""
+    told = _told("compute_cap") or []
+    mask = {**os.environ, **variables}.get(MASK, "")
+    chosen = [int(entry) for entry in mask.split(",") if entry.strip().isdigit()]
+    return [told[index] for index in chosen if index < len(told)] or told
 
 
 def visible(count: int | None, mask: str | None) -> int | None:
@@ -36,13 +46,14 @@ def visible(count: int | None, mask: str | None) -> int | None:
     return seen
 
 
-def _count() -> int | None:
+def _told(field: str) -> list[str] | None:
+    """What the driver's tool tells of each GPU; None where it does not."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None
-    ask = [tool, "--query-gpu=index", "--format=csv,noheader"]
+    ask = [tool, f"--query-gpu={field}", "--format=csv,noheader"]
     try:
         answer = subprocess.run(ask, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return len(answer.stdout.split()) if answer.returncode == 0 else None
+    return answer.stdout.split() if answer.returncode == 0 else None

@@ -1,25 +1,33 @@
 """vLLM as an engine kind: started from its own environment, asked, watched and stopped."""
 
 import os
-import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import shlex
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import orjson
+import pyarrow as pa
 from annotated_types import Ge, Gt, Le, Lt
 
 from harness import gpus, processes
+from harness.client import Page
 from harness.clock import Clock, now
 from harness.endpoint import Endpoint
-from harness.engine import Deployment, Server
-from harness.vllm import birth, devices, knobs, nodes
+from harness.engine import Affinity, Deployment, Server
+from harness.load import Load
+from harness.vllm import birth, devices, fleet, forward, knobs, nodes, places, router, variant
+from harness.vllm.affinity import tried
 from harness.vllm.command import HOST
-from harness.vllm.flags import Offer, offered
-from harness.vllm.knobs import Affinity, Engram, Graphs, Recipe, Speculation
+from harness.vllm.flags import offered
+from harness.vllm.fleet import Fleet
+from harness.vllm.knobs import Engram, Graphs, Recipe, Speculation
+from harness.vllm.nodes import Launch
+from harness.vllm.pages import joined
 from harness.vllm.pulse import Pulse
 from harness.vllm.ready import answering, emptied, ended
 from harness.vllm.resident import Up, held, neighbours, resident
@@ -28,6 +36,13 @@ from harness.wire.client import HttpClient
 from harness.wire.deadline import Timeouts
 from harness.wire.dialect import Mode
 from results.errors import EngineError, UnsupportedError
+from results.evidence import Observed
+from workloads.forward import Forward
+from workloads.questions import Questions
+from workloads.session import Workload
+
+ANYWHERE = f"http://{HOST}"
+"""Stands for an address that is not known yet."""
 
 Size = Annotated[int, Ge(1), Le(100_000_000)]
 Interval = Annotated[int, Ge(1), Le(1_000_000)]
@@ -37,7 +52,8 @@ Interval = Annotated[int, Ge(1), Le(1_000_000)]
 class Vllm:
     """An environment of vLLM's own, by its `python`, and how to start and ask a server of it.
 
-    `model` is a folder or an id, the deployment's where it is None; `served_model_name` is what
+    `variant` is what a build is called that is not the stock one. `model` is a folder or an id, the
+    deployment's where it is None; `served_model_name` is what
     requests call it, `vllm` where it is None. Port 0 is a free one. `flags` and `environment` come
     before the deployment's own; neither is a place for secrets. A server with a `resident_share`
     of each GPU's memory stays up between its points. What may be turned by name, and where several
@@ -47,6 +63,7 @@ class Vllm:
     kind: Literal["vllm"] = "vllm"
     name: str = "vllm"
     python: str = ".venv-vllm/bin/python"
+    variant: str | None = None
     model: str | None = None
     served_model_name: str | None = None
     port: Annotated[int, Ge(0), Le(65_535)] = 0
@@ -77,6 +94,8 @@ class Vllm:
     api_servers: Annotated[int, Ge(1), Le(1024)] | None = None
     gpus_per_node: Annotated[int, Ge(1), Le(1024)] | None = None
     nodes: tuple[str, ...] = ()
+    launcher: str | None = None
+    router: str | None = None
     interface: str | None = None
     prefill_flags: tuple[str, ...] = ()
     decode_flags: tuple[str, ...] = ()
@@ -89,15 +108,18 @@ class Vllm:
     thinking: bool = False
     reasoning_effort: str | None = None
     exact_output: bool = True
-    chunk_usage: bool = False
+    chunk_usage: bool = True
     body: dict[str, Any] = field(default_factory=dict)
     timeouts: Timeouts = field(default_factory=Timeouts)
     provenance: Literal["measured", "plumbing"] = "measured"
 
     def __post_init__(self) -> None:
         # Made once for its own checks: what cannot be asked should not be started.
-        self._endpoint(self.port)
+        self._endpoint(ANYWHERE)
         knobs.check(self)
+        fleet.check(self)
+        if self.router is not None:
+            router.check(self.router)
 
     @property
     def clock(self) -> Clock:
@@ -109,21 +131,45 @@ class Vllm:
         """None."""
         return ()
 
+    def check(self, workload: Workload, load: Load, deployment: Deployment) -> None:
+        """Raises UnsupportedError where it cannot do this work."""
+        if workload.kind == "questions" and knobs.made_up(self, deployment):
+            raise UnsupportedError(
+                f"{self.name} accepts drafts without looking at them (synthetic acceptance), so "
+                "its answers mean nothing: write speculation: real, or none"
+            )
+        flags = {flag.partition("=")[0] for flag in (*self.flags, *deployment.flags)}
+        if isinstance(workload, Questions) and flags & knobs.TELLING and workload.exam().withheld:
+            raise UnsupportedError(
+                f"{self.name} would log the questions, which may be written nowhere: leave out "
+                f"{min(flags & knobs.TELLING)}"
+            )
+        self._endpoint(ANYWHERE).check(workload, load, deployment)
+
     def describe(self, deployment: Deployment) -> list[str]:
         """The command lines, with port 0 where a free one will be taken, and their environment.
 
         Raises UnsupportedError where requests could not be worded as the settings say, and where
         the topology, the arm and the knobs cannot be had together.
         """
-        self._endpoint(self.port).describe(_plain(deployment))
+        self._endpoint(ANYWHERE).describe(_plain(deployment))
         return nodes.described(self, deployment)
 
-    def command(self, deployment: Deployment, port: int, known: Offer | None = None) -> list[str]:
-        """The command line of the server; of flags to measure by only the `known` ones, or all.
+    def probing(self, deployment: Deployment, workload: Forward) -> list[str]:
+        """The command line that times the steps, with what it adds to the environment.
 
-        Raises UnsupportedError where another flag of ours is not known.
+        Raises UnsupportedError where a step, the arm or the topology cannot be had alone.
         """
-        return nodes.command(self, deployment, port, known)
+        words = forward.command(self, deployment, workload, Path(forward.OUTPUT))
+        variables = knobs.variables(self, deployment).items()
+        return [" ".join([*(f"{n}={shlex.quote(v)}" for n, v in variables), shlex.join(words)])]
+
+    async def probe(
+        self, deployment: Deployment, workload: Forward, *, log: Path
+    ) -> tuple[Observed, pa.Table]:
+        """What ran, and a row for each run of a step. Raises as `harness.vllm.forward.probe`."""
+        _refuse_leftovers(log)
+        return await forward.probe(self, deployment, workload, log)
 
     @asynccontextmanager
     async def start(
@@ -144,20 +190,24 @@ class Vllm:
         if refused := nodes.refusal(self, deployment):
             raise UnsupportedError(refused)
         variables = knobs.variables(self, deployment)
-        if self.provenance == "measured":
+        if self.provenance == "measured" and self.launcher is None:
             devices.check(deployment.topology, variables)
-        async with self._up(deployment, seed, log) as up:
-            if up.log != log:
+            variant.check(self.variant, variables)
+        async with self._up(deployment, seed, log) as up, AsyncExitStack() as stack:
+            if up.fleet.logs[0] != log:
                 _note(log, await _taken_up(up))
-            chosen = up.born.held or ()
-            async with gpus.watched(up.pulse.page, variables, chosen) as page:
-                yield replace(
-                    up.server,
-                    observe=lambda: witnessed(up, deployment, neighbours(up)),
-                    metrics=page,
-                    compiles=self.provenance == "measured",
-                    ended=lambda: ended(up.program, up.pulse, up.log),
-                )
+            page = up.pulse.page
+            if self.launcher is None:
+                watching = gpus.watched(page, variables, up.born.held or ())
+                page = await stack.enter_async_context(watching)
+            yield replace(
+                up.server,
+                observe=lambda: witnessed(up, deployment, neighbours(up), self.variant),
+                metrics=page,
+                made_up=knobs.made_up(self, deployment),
+                compiles=self.provenance == "measured",
+                ended=lambda: ended(up.fleet, up.pulse),
+            )
 
     def _up(self, deployment: Deployment, seed: int, log: Path) -> AbstractAsyncContextManager[Up]:
         """The server, from when it has come up; it stays up where it is resident."""
@@ -169,68 +219,94 @@ class Vllm:
 
     @asynccontextmanager
     async def _started(self, deployment: Deployment, seed: int, log: Path) -> AsyncIterator[Up]:
-        """A server of its own, and what was noted of it; it is gone afterwards."""
+        """Servers of its own, and what was noted of them; they are gone afterwards."""
         _refuse_leftovers(log)
         variables = knobs.variables(self, deployment)
-        known = await offered(self.python)
-        port = self.port or _free_port()
-        _refuse_taken(port)
-        command = self.command(deployment, port, known)
-        build = await birth.installed(self.python, variables)
-        before, began = await gpus.memory(variables), now()
-        # Speed that means nothing may wait for a client on the same cores.
-        background = self.provenance == "plumbing"
-        program = await processes.start(command, variables, log, background=background)
+        through = fleet.reach(self, self.nodes[0]) if self.nodes else None
+        known = await offered(self.python, through=through)
+        made = places.placed(self, deployment, known)
+        await places.refuse_taken(self, made)
+        build = await birth.installed(self.python, variables, through)
+        places.check_libraries(self, made, build)
+        # What this machine's GPUs hold says nothing of another one's.
+        before, began = None if through else await gpus.memory(variables), now()
+        running = Fleet(self, log)
         try:
-            async with self._answering(deployment, port, seed, log, program) as server:
-                program.note()
+            async with self._answering(deployment, made, running, seed) as server:
+                running.note()
+                page = self._page(server, made)
+                affinity = None
+                ranks = deployment.topology.ranks
+                if deployment.pinned and ranks > 1:
+                    affinity = await tried(server.client, page, self.affinity, ranks, seed)
                 born = await birth.noted(
-                    server,
-                    command=command,
+                    list(zip(made, running.logs, strict=True)),
                     seconds=now() - began,
                     build=build,
                     before=before,
-                    pids=[process.pid for process in program.members()],
+                    pids=[process.pid for process in running.members()],
                     surroundings=variables,
-                    log=log,
+                    affinity=affinity,
                 )
-                assert server.metrics is not None
-                pulse = Pulse(server.metrics, log, self.timeouts.first_token)
-                yield Up(
-                    arm=deployment.arm,
-                    server=server,
-                    program=program,
-                    pulse=pulse,
-                    born=born,
-                    log=log,
-                )
+                pulse = Pulse(page, running.logs, self.timeouts.first_token)
+                yield Up(arm=deployment.arm, server=server, fleet=running, pulse=pulse, born=born)
         finally:
-            if cleared := await program.stop(self.stop_timeout):
+            if cleared := await running.stop():
                 _note(log, f"removed what the server left: {', '.join(cleared)}")
-            _refuse_taken(port)
+            await places.refuse_taken(self, made)
             await birth.released(before, variables, self.stop_timeout)
+
+    @asynccontextmanager
+    async def _answering(
+        self, deployment: Deployment, made: list[Launch], running: Fleet, seed: int
+    ) -> AsyncIterator[Server]:
+        """What requests are sent to, once every server has answered one."""
+        servers = [launch for launch in made if launch.role != "router"]
+        await running.start(servers)
+        urls = [url for launch in servers for url in launch.urls]
+        fronts = [launch for launch in made if launch.role == "router"]
+        routed = nodes.routed(self, deployment.topology)
+        if routed or len(urls) > 1:
+            for url in urls:
+                async with self._asked(self._endpoint(url), deployment, running, seed):
+                    continue
+        await running.start(fronts)
+        front = next((launch.urls[0] for launch in fronts), self.router if routed else urls[0])
+        assert front is not None
+        by_port = len(urls) > 1 and not routed
+        endpoint = self._endpoint(front, urls if by_port else (), routed=routed)
+        async with self._asked(endpoint, deployment, running, seed) as server:
+            yield server
+
+    def _page(self, server: Server, made: list[Launch]) -> Page:
+        """The counters of all servers."""
+        assert isinstance(server.client, HttpClient)
+        asked = [(launch, url) for launch in made if launch.role != "router" for url in launch.urls]
+        return joined([(launch, server.client.page("/metrics", url)) for launch, url in asked])
 
     @property
     def _served(self) -> str:
         return self.served_model_name or "vllm"
 
-    def _answering(
-        self, deployment: Deployment, port: int, seed: int, log: Path, program: processes.Program
+    def _asked(
+        self, endpoint: Endpoint, deployment: Deployment, running: Fleet, seed: int
     ) -> AbstractAsyncContextManager[Server]:
-        endpoint = self._endpoint(port)
+        port = urlsplit(endpoint.url).port
+        mine = self.launcher is None and endpoint.url != self.router
         return answering(
             # The log is the server's own, so what the endpoint has to say goes nowhere.
             lambda: endpoint.start(_plain(deployment), seed=seed, log=Path(os.devnull), keys={}),
-            program,
-            port,
-            log,
+            running,
+            port if mine else None,
             self.ready_timeout,
         )
 
-    def _endpoint(self, port: int) -> Endpoint:
+    def _endpoint(self, url: str, ranks: Sequence[str] = (), *, routed: bool = False) -> Endpoint:
         return Endpoint(
             name=self.name,
-            url=f"http://{HOST}:{port}",
+            url=url,
+            rank_urls=tuple(ranks),
+            affinity="port" if ranks else "router" if routed else "rank-header",
             model=self._served,
             mode=self.mode,
             tokenizer=self.tokenizer,
@@ -239,6 +315,7 @@ class Vllm:
             reasoning_effort=self.reasoning_effort,
             exact_output=self.exact_output,
             chunk_usage=self.chunk_usage,
+            forced_outputs=self.forced_outputs,
             body=self.body,
             timeouts=self.timeouts,
             provenance=self.provenance,
@@ -257,38 +334,19 @@ def _note(log: Path, words: str) -> None:
 
 async def _taken_up(up: Up) -> str:
     """Makes a server ready that another point has used; what there is to say of it."""
-    assert isinstance(up.server.client, HttpClient)
-    done = "was emptied" if await emptied(up.server.client.url) else "could not be emptied"
+    urls = [url for part in up.born.parts for url in part.launch.urls]
+    done = "was emptied" if all([await emptied(url) for url in urls]) else "could not be emptied"
     return (
-        f"this server is up since an earlier point, and its log is {up.log}; "
+        f"this server is up since an earlier point, and its log is {up.fleet.logs[0]}; "
         f"its prefix cache {done}"
     )
 
 
 def _refuse_leftovers(log: Path) -> None:
-    staying = {process.identity for one in held().values() for process in one.up.program.members()}
+    staying = {process.identity for one in held().values() for process in one.up.fleet.members()}
     found = processes.leftovers(log.parent.parent)
     if left := [process for process in found if process.identity not in staying]:
         raise EngineError(
             f"a server of an earlier run is still here: {processes.named(left)}: end these "
             "processes first, since nothing can be measured beside them"
         )
-
-
-def _refuse_taken(port: int) -> None:
-    """Raises EngineError where the port cannot be had."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise EngineError(
-                f"port {port} is in use ({error.strerror}): what answers there is not the server "
-                "that was asked for; end it, or state another port"
-            ) from error
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

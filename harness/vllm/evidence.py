@@ -67,7 +67,14 @@ KERNELS = {
 }
 """What chooses itself where no flag does, and where the server tells what it was told."""
 
-TOLD_ONLY = frozenset((*COUNTS, "moe", "eplb", "speculative"))
+SWITCHES = {
+    "expert_parallel": "--enable-expert-parallel",
+    "eplb": "--enable-eplb",
+    "forced_outputs": "--enable-trace-replay",
+}
+"""What a flag alone asks for."""
+
+TOLD_ONLY = frozenset((*COUNTS, "moe", "eplb", "speculative", "forced_outputs"))
 """What no line of the log shows, and only a server that tells its configuration."""
 
 Told = Mapping[str, Sequence[re.Match[str]]]
@@ -97,9 +104,7 @@ def requested(deployment: Deployment, command: Sequence[str]) -> dict[str, Any]:
         # `fp8` leaves the format to the backend, and `auto` everything.
         if (kernel := flags.get(flag, "auto").lower()) not in {"auto", "fp8"}:
             asked[name] = kernel
-    for name, flag in (("expert_parallel", "--enable-expert-parallel"), ("eplb", "--enable-eplb")):
-        if flag in flags:
-            asked[name] = True
+    asked |= {name: True for name, flag in SWITCHES.items() if flag in flags}
     if attention := _json(flags.get("--attention-config")):
         asked |= {"sparse_logits": True} if attention.get("indexer_sparse_logits") is True else {}
     if speculative := _json(flags.get("--speculative-config")):
@@ -123,6 +128,7 @@ def observed(found: Told, config: Mapping[str, Any], asked: Mapping[str, Any]) -
         "sparse_logits": _proven("sparse_logits", found),
         "specialized_decode": _proven("specialized_decode", found),
         "eplb": _section(config, "parallel_config").get("enable_eplb"),
+        "forced_outputs": _section(config, "model_config").get("enable_trace_replay"),
         "speculative": _section(config, "speculative_config").get("method"),
     }
     seen |= {name: switches[name] for name in asked if switches.get(name) is not None}

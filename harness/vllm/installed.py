@@ -11,7 +11,7 @@ from pathlib import Path
 LIBRARIES = (
     *("torch", "triton", "transformers", "tokenizers", "flashinfer-python", "tilelang"),
     *("humming-kernels", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cutlass-dsl", "ray"),
-    *("deep-gemm", "deep-ep", "nixl", "flash-mla", "numpy"),
+    *("deep-gemm", "deep-ep", "nixl", "nixl-cu12", "nixl-cu13", "flash-mla", "numpy"),
 )
 
 MOST = 20
@@ -37,16 +37,17 @@ def main() -> None:
     versions = {name: version for name in LIBRARIES if (version := _version(name))}
     words = {
         "files": hashlib.sha256(told.encode()).hexdigest()[:16],
+        **({} if changed is None else {"stock": not changed}),
         **({"changed": changed} if changed else {}),
         "libraries": versions,
     }
     sys.stdout.write(json.dumps(words) + "\n")
 
 
-def _changed(folder: Path, digests: dict[str, str]) -> list[str]:
+def _changed(folder: Path, digests: dict[str, str]) -> list[str] | None:
     """The files that are not as their wheel brought them, by the wheel's own list.
 
-    More than 20 are counted.
+    More than 20 are counted; None where there is no list, as in a checkout.
     """
     recorded = {
         path: digest.removeprefix("sha256=")
@@ -54,7 +55,7 @@ def _changed(folder: Path, digests: dict[str, str]) -> list[str]:
         if path.startswith("vllm/") and digest.startswith("sha256=")
     }
     if not recorded:
-        return []
+        return None
     changed = [
         name
         for name in sorted(digests.keys() | recorded.keys())

@@ -17,7 +17,6 @@ Options = dict[str, Any]
 Engram = Literal["device", "host", "host-private", "host-thp", "across-ranks"]
 Speculation = Literal["synthetic", "real"]
 Graphs = Literal["eager", "NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
-Affinity = Literal["rank-header", "port", "router"]
 Recipe = Literal["deepseek-v4.1"]
 
 CAPTURE_SIZE = 512
@@ -32,6 +31,9 @@ SURROUNDINGS = {
     "VLLM_SERVER_DEV_MODE": "1",
 }
 """What every server's environment has, unless the suite says otherwise."""
+
+TELLING = frozenset({"--enable-log-requests", "--enable-log-outputs"})
+"""Flags by which prompts, or answers, go into the server's log."""
 
 SWITCH = "--swa-bounded-replay"
 REPLAY: Mapping[Replay, str] = {"off": "--no-swa-bounded-replay", "on-eager": SWITCH, "on": SWITCH}
@@ -101,6 +103,13 @@ def knobs(engine: "Vllm", replay: Replay | None, topology: Topology) -> Options:
         "--enable-scale-out": engine.forced_outputs,
     }
     return {flag: value for flag, value in options.items() if value not in (None, False, {})}
+
+
+def made_up(engine: "Vllm", deployment: Deployment) -> bool:
+    """Whether drafts are accepted as often as is stated, whatever they say."""
+    flags = " ".join([*engine.flags, *deployment.flags])
+    stated = "synthetic_acceptance" in flags or '"synthetic"' in flags
+    return engine.speculation == "synthetic" or stated
 
 
 def recipe(engine: "Vllm", topology: Topology) -> Options:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from harness.client import Page
@@ -27,11 +28,10 @@ class Pulse:
     does one that answers no question for so long.
     """
 
-    def __init__(self, page: Page, log: Path, patience: float) -> None:
+    def __init__(self, page: Page, logs: Iterable[Path], patience: float) -> None:
         self.page = Page(url=page.url, read=self._read)
         self._source = page
-        self._log = log
-        self._place = log.stat().st_size if log.exists() else 0
+        self._places = {log: log.stat().st_size if log.exists() else 0 for log in logs}
         self._compiled = 0
         self._patience = patience
         self._moved = now()
@@ -71,13 +71,14 @@ class Pulse:
             self._hung.set_result(f"the server hangs: it {what} since {still:.0f} s")
 
     def _count(self) -> None:
-        """Counts the kernels in what the log has new, up to its last whole line."""
-        try:
-            with self._log.open("rb") as file:
-                file.seek(self._place)
-                new = file.read()
-        except OSError:
-            return
-        whole = new[: new.rfind(b"\n") + 1]
-        self._place += len(whole)
-        self._compiled += len(_JIT.findall(whole.decode(errors="replace")))
+        """Counts the kernels in what the logs have new, up to the last whole line of each."""
+        for log, place in self._places.items():
+            try:
+                with log.open("rb") as file:
+                    file.seek(place)
+                    new = file.read()
+            except OSError:
+                continue
+            whole = new[: new.rfind(b"\n") + 1]
+            self._places[log] += len(whole)
+            self._compiled += len(_JIT.findall(whole.decode(errors="replace")))

@@ -4,32 +4,30 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from harness.engine import Server
-from harness.processes import Program
 from harness.vllm.birth import Birth
+from harness.vllm.fleet import Fleet
 from harness.vllm.pulse import Pulse
 from results.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Up:
-    """A server that has come up: how to ask it, its processes, its log, and what was noted."""
+    """A server that has come up: how to ask it, its processes, and what was noted."""
 
     arm: str
     server: Server
-    program: Program
+    fleet: Fleet
     pulse: Pulse
     born: Birth
-    log: Path
 
     @property
     def gone(self) -> bool:
         """Whether nothing more can be expected of it."""
-        return self.program.status is not None or self.pulse.over
+        return self.fleet.status is not None or self.pulse.over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

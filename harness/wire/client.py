@@ -3,19 +3,22 @@
 import asyncio
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from time import monotonic
 from typing import Any
 
 import aiohttp
 import orjson
 
-from harness.client import Page, Reply, Request
+from harness.client import Page, Reply, Request, Room
 from harness.wire.deadline import Deadline, Timeouts
-from harness.wire.dialect import Dialect, worded
+from harness.wire.dialect import CHAT, Dialect, worded
+from harness.wire.forced import answer, strayed
 from harness.wire.frames import Contents, said
 from harness.wire.render import Renderer
+from harness.wire.speech import speech
 from harness.wire.tap import KEPT, UNLIMITED, Body, Exchange, connector
 from results.errors import InputError
 
@@ -60,7 +63,9 @@ class HttpClient:
 
     Is made inside the running loop and must be closed. `key` is sent as a bearer token and shown
     nowhere. Nothing is sent twice, and proxies of the environment are not used. Questions about the
-    server have connections of their own, so that no request has to wait for one.
+    server have connections of their own, so that no request has to wait for one. Where each rank
+    has an address of its own, `ranks`, requests go there, and those of no rank to each in turn;
+    otherwise they name their rank in a header, unless they are `routed`.
     """
 
     def __init__(
@@ -74,8 +79,13 @@ class HttpClient:
         key: str | None = None,
         ca_file: str | None = None,
         proxy: str | None = None,
+        ranks: Sequence[str] = (),
+        routed: bool = False,
     ) -> None:
         self.seen = Seen()
+        self._ranks = [url.rstrip("/").removesuffix("/v1") for url in ranks]
+        self._turns = cycle(range(len(ranks)))
+        self._routed = routed
         self.url = url.rstrip("/").removesuffix("/v1")
         self._dialect = dialect
         self._renderer = renderer
@@ -115,7 +125,8 @@ class HttpClient:
         if asked is None:
             asked = await worded(self._dialect, request, self._renderer)
         exchange = Exchange(on_first)
-        post = asyncio.create_task(self._post(request, asked, exchange))
+        rank = self._rank(request)
+        post = asyncio.create_task(self._post(request, asked, exchange, rank))
         cutting = asyncio.create_task(cut.wait())
         deadline = Deadline(self._timeouts, exchange, post.cancel)
         try:
@@ -131,12 +142,39 @@ class HttpClient:
         exchange.check()
         contents = await _contents(exchange)
         contents = replace(contents, finish_reason=self._shown(contents.finish_reason))
-        reply = _reply(request, exchange, contents, closed)
+        reply = _reply(rank, exchange, contents, closed)
+        if request.chat:
+            reply = self._spoken(reply, exchange)
         if stopped and not (contents.done or contents.terminated):
             return replace(reply, cut=True)
         error = _error(exchange, contents, deadline.passed or self._broken(fault))
+        if self._dialect.forced_outputs and not (error or request.chat):
+            error = strayed(exchange.parts, await answer(request, self._renderer))
         self._note(contents, error)
         return replace(reply, error=self._shown(error))
+
+    async def room(self, request: Request) -> Room:
+        """How long a question is, and what the model can hold; absent where the server tells not.
+
+        vLLM tells it of `/tokenize`.
+        """
+        body = await worded(self._dialect, request, self._renderer)
+        told = await self._told("/tokenize", PATIENCE, LARGEST, asked=body)
+        try:
+            found = orjson.loads(told or b"{}")
+        except orjson.JSONDecodeError:
+            found = None
+        found = found if isinstance(found, dict) else {}
+        count, limit = found.get("count"), found.get("max_model_len")
+        return Room(
+            tokens=count if isinstance(count, int) else None,
+            context=limit if isinstance(limit, int) else None,
+        )
+
+    def _spoken(self, reply: Reply, exchange: Exchange) -> Reply:
+        """The reply with the words of the answer."""
+        words = [self._secret.sub("***", one) for one in speech(exchange.parts)]
+        return replace(reply, text=words[0], reasoning=words[1] or None)
 
     async def get(self, path: str, *, most: int = MOST) -> object:
         """What the server says at a path, as JSON without the key; None where that is of no use.
@@ -149,25 +187,44 @@ class HttpClient:
         except ValueError:
             return None
 
-    def page(self, path: str) -> Page:
-        """The page of text at a path, without the key; up to 16 MiB of it, and no redirect."""
+    def page(self, path: str, url: str | None = None) -> Page:
+        """The page of text at a path, without the key; up to 16 MiB of it, and no redirect.
+
+        It is the server's own, or that of another one at a `url`.
+        """
+        url = url or self.url
 
         async def read() -> str | None:
-            body = await self._told(path, PATIENCE, LARGEST)
+            body = await self._told(path, PATIENCE, LARGEST, url)
             try:
                 return None if body is None else self._secret.sub("***", body.decode())
             except UnicodeDecodeError:
                 return None
 
-        return Page(url=self.url + path, read=read)
+        return Page(url=url + path, read=read)
 
-    async def _told(self, path: str, seconds: float, most: int) -> bytes | None:
-        """The bytes at a path, if there are no more than `most` and they come in time."""
+    async def _told(
+        self,
+        path: str,
+        seconds: float,
+        most: int,
+        url: str | None = None,
+        asked: bytes | None = None,
+    ) -> bytes | None:
+        """The bytes at a path, if there are no more than `most` and they come in time.
+
+        Where a body is `asked`, it is sent there.
+        """
         limit = aiohttp.ClientTimeout(total=seconds)
         parts, size = [], 0
         try:
-            async with self._questions.get(
-                self.url + path, timeout=limit, allow_redirects=False
+            async with self._questions.request(
+                "GET" if asked is None else "POST",
+                (url or self.url) + path,
+                data=asked,
+                headers={"Content-Type": "application/json"} if asked else None,
+                timeout=limit,
+                allow_redirects=False,
             ) as response:
                 async for part in response.content.iter_any():
                     parts.append(part)
@@ -178,15 +235,24 @@ class HttpClient:
         except _FAULTS:
             return None
 
-    async def _post(self, request: Request, body: bytes, exchange: Exchange) -> None:
+    def _rank(self, request: Request) -> int | None:
+        """The rank that it goes to, where that is known."""
+        if self._ranks and request.rank is None:
+            return next(self._turns)
+        return None if self._routed else request.rank
+
+    async def _post(
+        self, request: Request, body: bytes, exchange: Exchange, rank: int | None
+    ) -> None:
         headers = {
             "X-Request-Id": request.id,
             "X-Session-ID": request.tree or request.session,
             "X-Correlation-ID": request.session,
         }
-        if request.rank is not None:
-            headers["X-data-parallel-rank"] = str(request.rank)
-        url = self.url + self._dialect.path
+        if rank is not None and not self._ranks:
+            headers["X-data-parallel-rank"] = str(rank)
+        place = self.url if rank is None or not self._ranks else self._ranks[rank]
+        url = place + (CHAT if request.chat else self._dialect.path)
         data = Body(body, exchange)
         try:
             async with self._session.post(
@@ -285,7 +351,7 @@ async def _contents(exchange: Exchange) -> Contents:
     return transcript.end(stamp)
 
 
-def _reply(request: Request, exchange: Exchange, contents: Contents, closed: float) -> Reply:
+def _reply(rank: int | None, exchange: Exchange, contents: Contents, closed: float) -> Reply:
     return Reply(
         sent=exchange.sent,
         stamps=contents.stamps,
@@ -297,7 +363,7 @@ def _reply(request: Request, exchange: Exchange, contents: Contents, closed: flo
         input_tokens=contents.input_tokens,
         output_tokens=contents.output_tokens,
         cached_tokens=contents.cached_tokens,
-        rank=request.rank,
+        rank=rank,
         server_queue=contents.server_queue,
         server_ttft=contents.server_ttft,
         draft_tokens=contents.draft_tokens,

@@ -2,12 +2,14 @@
 
 import asyncio
 import hmac
+from dataclasses import replace
 from time import monotonic, time
 from typing import Any, BinaryIO
 
 import orjson
 from aiohttp import HttpVersion11, web
 
+from harness.sim.answers import Accuracy, Said, found, said
 from harness.sim.client import least_loaded
 from harness.sim.machine import Machine
 from harness.sim.server import words
@@ -18,6 +20,7 @@ from harness.sim.server.exposition import exposition
 from harness.sim.server.faults import BREAKING, HARMLESS, Fault
 from harness.sim.server.site import VERSION, Site
 from harness.sim.server.wall import Pump, Ticket, microseconds
+from workloads import documents
 
 LARGEST = 1 << 28
 """Bytes of a body."""
@@ -38,6 +41,8 @@ class SimulatedServer:
         settings = site.settings
         self._site = site
         self._fingerprint = site.fingerprint
+        path = str(site.answers) if site.answers else None
+        self._key = documents.key(documents.task_of(path), path) if path else {}
         self._vocabulary = words.read(site.tokenizer) if site.tokenizer else words.own()
         self._pumps = [
             Pump(Machine(settings, rank=rank, seed=site.seed))
@@ -171,11 +176,14 @@ class SimulatedServer:
             fields, chat=chat, vocabulary=self._vocabulary, calls=self._site.tool_calls
         )
         entry["asked"] = wanted.output if wanted.bounded else None
+        wanted, spoken = self._spoken(wanted)
         entry["messages"] = wanted.messages
         if wanted.stream and request.version < HttpVersion11:
             raise refused(web.HTTPVersionNotSupported, "A stream needs HTTP/1.1.")
         self._check_length(wanted)
-        delivery = Delivery(self._words(wanted, entry), fault, self._site.engine.draft_tokens)
+        delivery = Delivery(
+            self._words(wanted, spoken, entry), fault, self._site.engine.draft_tokens
+        )
         entry["rank"] = rank = self._least_loaded() if rank is None else rank
         entry["queued"] = monotonic()
         pump = self._pumps[rank]
@@ -217,9 +225,31 @@ class SimulatedServer:
             return _json(error_body(500, FAULT))
         return _json(delivery.answer.whole(ticket.job, self._site.engine.draft_tokens))
 
-    def _words(self, wanted: Asked, entry: Entry) -> Answer:
-        ids = answer_ids(wanted, self._site.seed, self._vocabulary)
-        share = self._site.reasoning_share if wanted.thinking else 0.0
+    def _spoken(self, wanted: Asked) -> tuple[Asked, Said | None]:
+        """What is wanted, as long as the answer to its question is, and that answer, if any."""
+        site = self._site
+        known = found(self._key, wanted.question)
+        if known is None:
+            return wanted, None
+        spoken = said(
+            site.engine.accuracy or Accuracy(),
+            *known,
+            replay=site.replay,
+            run=(site.seed, wanted.seed),
+            thinks=wanted.thinking,
+        )
+        length = len(_pieces(spoken)[0])
+        cut = wanted.bounded and wanted.output < length
+        return replace(wanted, output=wanted.output if cut else length, bounded=cut), spoken
+
+    def _words(self, wanted: Asked, spoken: Said | None, entry: Entry) -> Answer:
+        if spoken:
+            ids, texts, reasoning = _pieces(spoken)
+            ids, texts = ids[: wanted.output], texts[: wanted.output]
+        else:
+            ids = answer_ids(wanted, self._site.seed, self._vocabulary)
+            texts = self._vocabulary.texts(ids)
+            reasoning = round(self._site.reasoning_share * len(ids)) if wanted.thinking else 0
         return Answer(
             asked=wanted,
             id=f"{'chatcmpl' if wanted.chat else 'cmpl'}-{entry['id']}",
@@ -227,8 +257,8 @@ class SimulatedServer:
             created=int(time()),
             fingerprint=self._fingerprint,
             ids=ids,
-            texts=self._vocabulary.texts(ids),
-            reasoning=round(share * len(ids)),
+            texts=texts,
+            reasoning=reasoning,
             reasoning_key=self._site.reasoning_key,
         )
 
@@ -299,6 +329,13 @@ class SimulatedServer:
         if self._log:
             self._log.write(orjson.dumps(entry) + b"\n")
             self._log.flush()
+
+
+def _pieces(spoken: Said) -> tuple[list[int], list[str], int]:
+    """The tokens of an answer, the text of each, and how many of them are reasoning."""
+    thought, thoughts = words.pieces(spoken.reasoning)
+    told, texts = words.pieces(spoken.text)
+    return thought + told, thoughts + texts, len(thought)
 
 
 def _header(request: web.Request, name: str) -> str:

@@ -23,7 +23,10 @@ _ROLES = ("system", "user", "assistant", "tool", "developer")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Asked:
-    """One answer that is wanted. `bounded` is true where the request says how long it may be."""
+    """One answer that is wanted. `bounded` is true where the request says how long it may be.
+
+    `question` is the last message of a chat, `seed` what the request would have sampling begin at.
+    """
 
     chat: bool
     prompt: Prompt
@@ -37,6 +40,8 @@ class Asked:
     token_ids: bool
     thinking: bool
     tool: str | None
+    question: str
+    seed: int | None
 
 
 def refused(kind: type[web.HTTPError], message: str) -> web.HTTPError:
@@ -92,6 +97,8 @@ async def asked(fields: Fields, *, chat: bool, vocabulary: Vocabulary, calls: bo
         token_ids=bool(fields.get("return_token_ids")),
         thinking=thinks,
         tool=_tool(fields) if chat and calls else None,
+        question=_text(fields["messages"][-1].get("content")) if chat else "",
+        seed=_whole(fields, "seed", 0, least=0) if "seed" in fields else None,
     )
 
 
@@ -167,12 +174,12 @@ def _limit(fields: Fields) -> int | None:
     return None
 
 
-def _whole(fields: Fields, name: str, default: int) -> int:
+def _whole(fields: Fields, name: str, default: int, *, least: int = 1) -> int:
     value = fields.get(name)
     if value is None:
         return default
-    if type(value) is not int or value < 1:
-        raise refused(web.HTTPBadRequest, f"{name} must be a whole number of at least 1.")
+    if type(value) is not int or value < least:
+        raise refused(web.HTTPBadRequest, f"{name} must be a whole number of at least {least}.")
     return value
 
 

@@ -49,6 +49,19 @@ def command(variables: Mapping[str, str]) -> Callable[..., None]:
         tool_calls: Annotated[
             bool, typer.Option("--tool-calls", help="Calls the first tool that a chat offers.")
         ] = False,
+        answers: Annotated[
+            Path | None,
+            typer.Option(help="Questions that it answers: GSM8K's JSON lines, or GPQA's CSV."),
+        ] = None,
+        right: Annotated[
+            float, typer.Option(min=0, max=1, help="Of these questions, those it knows.")
+        ] = 0.9,
+        redrawn: Annotated[
+            float, typer.Option(min=0, max=1, help="Those that each seed draws anew at that rate.")
+        ] = 0.05,
+        loss: Annotated[
+            float, typer.Option(min=0, max=1, help="Those that are wrong where replay is on.")
+        ] = 0.0,
         log: Annotated[Path | None, typer.Option(help="Where the truth is written.")] = None,
         faults: Annotated[Path | None, typer.Option(help="A script of faults, JSON lines.")] = None,
         api_key_env: Annotated[
@@ -75,6 +88,8 @@ def command(variables: Mapping[str, str]) -> Callable[..., None]:
             reasoning_share=reasoning_share,
             reasoning_key=reasoning_key,
             tool_calls=tool_calls,
+            answers=answers,
+            accuracy={"right": right, "redrawn": redrawn, "loss": loss} if answers else None,
             log=log,
             faults=faults,
             key=_secret(variables, api_key_env),

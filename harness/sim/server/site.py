@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 import orjson
 
 from harness.engine import Deployment, Replay
+from harness.sim.answers import Accuracy
 from harness.sim.cost import even
 from harness.sim.engine import SimulatedEngine
 from harness.sim.machine import Settings
@@ -32,6 +33,7 @@ class Site:
 
     Thinking answers begin with a `reasoning_share` of reasoning; `tool_calls` answers with a call
     of the first tool where a chat offers any. `tokenizer` is a `tokenizer.json` or its folder.
+    Chats that end with a question of the file `answers` are answered as its key has it.
     """
 
     engine: SimulatedEngine
@@ -48,6 +50,7 @@ class Site:
     reasoning_share: float = 0.5
     reasoning_key: ReasoningKey = "reasoning"
     tool_calls: bool = False
+    answers: Path | None = None
 
     @property
     def settings(self) -> Settings:
@@ -66,6 +69,7 @@ class Site:
             "seed": self.seed,
             "model": self.model,
             "tokenizer": self.tokenizer and str(self.tokenizer),
+            "answers": self.answers and str(self.answers),
         }
 
     @property
@@ -112,6 +116,7 @@ def site(
     reasoning_key: str,
     pace: float | None,
     faults: Path | None,
+    accuracy: dict[str, float] | None = None,
     **settings: Any,
 ) -> Site:
     """The site that a command line asks for; `pace` makes every step equally long.
@@ -121,7 +126,7 @@ def site(
     if pace is not None:
         engine["cost"] = even((engine["acceptance_length"] or 1.0) / pace)
     try:
-        made = SimulatedEngine(**engine)
+        made = SimulatedEngine(accuracy=Accuracy(**accuracy) if accuracy else None, **engine)
     except ValueError as error:
         raise InputError(str(error)) from error
     return Site(

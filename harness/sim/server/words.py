@@ -99,6 +99,12 @@ def _stable(tokenizer: Tokenizer, file: Path) -> Ids:
     return np.array(stable, dtype=np.int64)
 
 
+def pieces(text: str) -> tuple[list[int], list[str]]:
+    """The ids of a text in our own vocabulary, and the piece of it that each stands for."""
+    found = [piece.group() for piece in _PIECE.finditer(text)]
+    return [_identity(piece) for piece in found], found
+
+
 async def _encode(text: str) -> Ids:
     pieces = _PIECE.finditer(text)
     ids: list[int] = []

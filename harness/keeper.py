@@ -1,0 +1,130 @@
+"""Runs a command, and ends all that has come of it once nobody holds its standard input any more.
+
+Whoever started it holds that until it dies, however it dies, also at the other end of a connection.
+It runs on its own, by any Python of any machine, so it imports nothing of ours. Needs Linux.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+NEAR, FAR = "near", "far"
+"""Whether whoever started it sees the processes of its machine, and ends what a command leaves."""
+
+PAUSE = 0.1
+"""Seconds between two looks at processes that should end."""
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of prctl(2): whoever loses its parent below here becomes our child."""
+
+_POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main() -> None:
+    """Keeps the command in its arguments: near or far, the seconds in which it must end, words."""
+    place, seconds, *command = sys.argv[1:]
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    for number in _POLITE:
+        # Not ignored, because the command would inherit that.
+        signal.signal(number, lambda *_: None)
+    try:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        sys.exit(f"{command[0]} cannot be started: {error.strerror}")
+    released, before = threading.Event(), set(SHARED_MEMORY.iterdir())
+    wanted = (float(seconds), released, before)
+    letting_go = threading.Thread(target=_let_go, args=wanted, daemon=True)
+    letting_go.start()
+    status = _buried(child.pid)
+    if released.is_set():
+        letting_go.join()
+    elif place == FAR:
+        _end(float(seconds))
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _buried(pid: int) -> int:
+    """Buries whatever ends, until that process has; its status."""
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            return status
+
+
+def _let_go(seconds: float, released: threading.Event, before: set[Path]) -> None:
+    """Ends everything once standard input is closed at its other end.
+
+    New shared memory that was held then, and that nobody holds afterwards, goes too.
+    """
+    while os.read(0, 1 << 12):
+        continue
+    released.set()
+    held = {path for pid in _descendants() for path in shared_memory(pid)} - before
+    _end(seconds)
+    for path in held - {path for pid in _parents() for path in shared_memory(pid)}:
+        path.unlink(missing_ok=True)
+    os._exit(0)
+
+
+def shared_memory(pid: int) -> set[Path]:
+    """The shared memory that the process has mapped and that still has a name."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return set()
+    paths = {line[line.index("/") :] for line in lines if f" {SHARED_MEMORY}/" in line}
+    return {Path(path) for path in paths if not path.endswith(" (deleted)")}
+
+
+def _end(seconds: float) -> None:
+    """Ends all descendants, politely at first."""
+    for number, share in ((signal.SIGINT, 0.5), (signal.SIGTERM, 0.25), (signal.SIGKILL, 0.25)):
+        told: set[int] = set()
+        deadline = time.monotonic() + seconds * share
+        while alive := _descendants():
+            if time.monotonic() >= deadline:
+                break
+            for pid in alive - told:
+                told.add(pid)
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    continue
+            time.sleep(PAUSE)
+
+
+def _descendants() -> set[int]:
+    """The processes below this one that live."""
+    parents, ours, size = _parents(), {os.getpid()}, 0
+    while size != len(ours):
+        size = len(ours)
+        ours |= {pid for pid, parent in parents.items() if parent in ours}
+    return ours - {os.getpid()}
+
+
+def _parents() -> dict[int, int]:
+    """Every process that lives, with its parent."""
+    parents = {}
+    for path in Path("/proc").glob("[1-9]*/stat"):
+        try:
+            told = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        state, parent = told.rpartition(")")[2].split()[:2]
+        if state not in "ZX":
+            parents[int(path.parent.name)] = int(parent)
+    return parents
+
+
+if __name__ == "__main__":
+    main()
