@@ -6,12 +6,14 @@ It runs on its own, by any Python of any machine, so it imports nothing of ours.
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import NoReturn
 
 NEAR, FAR = "near", "far"
 """Whether whoever started it sees the processes of its machine, and ends what a command leaves."""
@@ -21,6 +23,9 @@ PAUSE = 0.1
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
+FAILED = 1 << 8
+"""The status of a process that ended by itself and could not do what it was for."""
+
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2): whoever loses its parent below here becomes our child."""
 
@@ -28,43 +33,73 @@ _POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
-    """Keeps the command in its arguments: near or far, the seconds in which it must end, words."""
-    place, seconds, *command = sys.argv[1:]
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    """Keeps the command in its arguments.
+
+    These are near or far, the seconds in which it must end, its folder of temporary files, words.
+    """
+    place, seconds, folder, *command = sys.argv[1:]
     for number in _POLITE:
         # Not ignored, because the command would inherit that.
         signal.signal(number, lambda *_: None)
+    tell = _stayed_behind() if place == NEAR else None
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     except OSError as error:
         sys.exit(f"{command[0]} cannot be started: {error.strerror}")
     released, before = threading.Event(), set(SHARED_MEMORY.iterdir())
-    wanted = (float(seconds), released, before)
+    wanted = (float(seconds), folder, released, before)
     letting_go = threading.Thread(target=_let_go, args=wanted, daemon=True)
     letting_go.start()
     status = _buried(child.pid)
+    if tell is not None:
+        os.write(tell, str(status).encode())
+        _buried(None)
+    elif not released.is_set():
+        _end(float(seconds))
     if released.is_set():
         letting_go.join()
-    elif place == FAR:
-        _end(float(seconds))
+    _end_as(status)
+
+
+def _stayed_behind() -> int:
+    """Goes on in another process, and ends this one with the status that is written to what it is.
+
+    So the end of a command is heard of at once, and what outlives it is kept all the same.
+    """
+    told, tell = os.pipe()
+    if os.fork():
+        os.close(tell)
+        status = os.read(told, 16)
+        _end_as(int(status) if status else FAILED)
+    os.close(told)
+    return tell
+
+
+def _end_as(status: int) -> NoReturn:
+    """Ends as a process with that status has."""
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))
 
 
-def _buried(pid: int) -> int:
-    """Buries whatever ends, until that process has; its status."""
+def _buried(pid: int | None) -> int:
+    """Buries whatever ends, until that process has, or until nothing is left; its status."""
     while True:
-        ended, status = os.wait()
+        try:
+            ended, status = os.wait()
+        except ChildProcessError:
+            return 0
         if ended == pid:
             return status
 
 
-def _let_go(seconds: float, released: threading.Event, before: set[Path]) -> None:
+def _let_go(seconds: float, folder: str, released: threading.Event, before: set[Path]) -> None:
     """Ends everything once standard input is closed at its other end.
 
-    New shared memory that was held then, and that nobody holds afterwards, goes too.
+    New shared memory that was held then, and that nobody holds afterwards, goes too, as does the
+    folder.
     """
     while os.read(0, 1 << 12):
         continue
@@ -73,6 +108,8 @@ def _let_go(seconds: float, released: threading.Event, before: set[Path]) -> Non
     _end(seconds)
     for path in held - {path for pid in _parents() for path in shared_memory(pid)}:
         path.unlink(missing_ok=True)
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
@@ -90,8 +127,10 @@ def _end(seconds: float) -> None:
     """Ends all descendants, politely at first."""
     for number, share in ((signal.SIGINT, 0.5), (signal.SIGTERM, 0.25), (signal.SIGKILL, 0.25)):
         told: set[int] = set()
-        deadline = time.monotonic() + seconds * share
+        deadline = None
         while alive := _descendants():
+            # A first look may take longer than all the time that there is.
+            deadline = time.monotonic() + seconds * share if deadline is None else deadline
             if time.monotonic() >= deadline:
                 break
             for pid in alive - told:

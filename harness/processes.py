@@ -8,6 +8,8 @@ import os
 import shlex
 import shutil
 import signal
+import socket
+import struct
 import sys
 import tempfile
 import uuid
@@ -36,6 +38,9 @@ KEEPER = Path(__file__).with_name("keeper.py")
 """What stands between us and a program, and outlives us for as long as it takes to end that."""
 
 _PROC = Path("/proc")
+
+_LOOPBACK = f"{struct.unpack('=I', socket.inet_aton('127.0.0.1'))[0]:08X}"
+"""How the kernel's tables write 127.0.0.1, also at the end of what it is among longer addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,7 @@ class Program:
         root: asyncio.subprocess.Process,
         mark: str,
         log: Path,
-        place: Path,
+        place: Path | None,
         *,
         far: bool = False,
     ) -> None:
@@ -112,8 +117,9 @@ class Program:
 
     def listens(self, port: int) -> bool:
         """Whether it is a member of this program, and nobody else, who answers at the port."""
+        ours = {one for process in self.members() for one in _sockets(process.pid)}
         sockets = _listening(port)
-        return any(sockets & _sockets(process.pid) for process in self.members())
+        return bool(sockets) and sockets <= ours
 
     def note(self) -> None:
         """Remembers what it has started and which shared memory that holds.
@@ -156,8 +162,10 @@ class Program:
         """Sends every member the signal once, and waits until none is alive."""
         told: set[tuple[int, int]] = set()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
+        deadline = None
         while members := self.members():
+            # A first look may take longer than all the time that there is.
+            deadline = loop.time() + seconds if deadline is None else deadline
             if loop.time() >= deadline:
                 return False
             for process in members:
@@ -181,7 +189,8 @@ class Program:
         left = sorted(str(path) for path in self._shared if path.exists())
         for path in left:
             Path(path).unlink(missing_ok=True)
-        shutil.rmtree(self._place, ignore_errors=True)
+        if self._place:
+            shutil.rmtree(self._place, ignore_errors=True)
         return left
 
     def _ours(self, process: Process) -> bool:
@@ -215,19 +224,21 @@ async def start(
     if shutil.which(first) is None:
         raise EngineError(f"{first} cannot be started: there is no such program")
     mark = f"{os.getpid()}-{uuid.uuid4().hex}"
-    place = Path(tempfile.mkdtemp(prefix="paceline-"))
+    # Another machine has temporary files of its own.
+    place = None if through else Path(tempfile.mkdtemp(prefix="paceline-"))
     if through:
         words = [*through.words, far_line(through.python, command, environment, seconds)]
     else:
-        words = [sys.executable, "-I", "-S", str(KEEPER), NEAR, str(seconds), *command]
-    around = {} if through else environment
+        kept = (NEAR, str(seconds), str(place), *command)
+        words = [sys.executable, "-I", "-S", str(KEEPER), *kept]
+    around = {"TMPDIR": str(place), **environment} if place else {}
     with log.open("wb") as output:
         root = await asyncio.create_subprocess_exec(
             *words,
             stdin=asyncio.subprocess.PIPE,
             stdout=output,
             stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(place), **around, MARK: mark},
+            env={**os.environ, **around, MARK: mark},
             start_new_session=True,
         )
     if background:
@@ -240,7 +251,7 @@ def far_line(
 ) -> str:
     """What a shell of another machine is told, so that all ends there when it has to end here."""
     named = [f"{name}={value}" for name, value in environment.items()]
-    keeper = ["-I", "-S", "-c", KEEPER.read_text(encoding="utf-8"), FAR, str(seconds)]
+    keeper = ["-I", "-S", "-c", KEEPER.read_text(encoding="utf-8"), FAR, str(seconds), ""]
     return shlex.join(["exec", "env", *named, python, *keeper, *command])
 
 
@@ -327,7 +338,7 @@ def _outputs(pid: int) -> list[Path]:
 
 
 def _listening(port: int) -> set[str]:
-    """The sockets that listen at a port of this machine, as their holders' descriptors show them.
+    """The sockets that take what is sent to a port of 127.0.0.1, as descriptors show them.
 
     Columns as in proc(5): the second is the address, 0A in the fourth is listening.
     """
@@ -335,7 +346,9 @@ def _listening(port: int) -> set[str]:
     for table in ("net/tcp", "net/tcp6"):
         for line in (_PROC / table).read_text().splitlines()[1:]:
             fields = line.split()
-            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+            address, _, number = fields[1].rpartition(":")
+            here = int(address, 16) == 0 or address.endswith(_LOOPBACK)
+            if fields[3] == "0A" and int(number, 16) == port and here:
                 found.add(f"socket:[{fields[9]}]")
     return found
 

@@ -319,12 +319,18 @@ async def _on_the_wall(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[
 
 @contextmanager
 def _on_interrupt(event: asyncio.Event) -> Iterator[None]:
-    """Sets the event on Ctrl-C, so that the point can put its rows away; a second one raises."""
+    """Sets the event on Ctrl-C, so that the point can put its rows away; a second one raises.
+
+    What goes wrong with a server afterwards is no outcome of a point that was broken off.
+    """
     loop = asyncio.get_running_loop()
+    asked = False
 
     def ask(*_: object) -> None:
+        nonlocal asked
         if event.is_set():
             raise KeyboardInterrupt
+        asked = True
         loop.call_soon_threadsafe(event.set)
 
     if threading.current_thread() is not threading.main_thread():
@@ -333,6 +339,10 @@ def _on_interrupt(event: asyncio.Event) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, ask)
     try:
         yield
+    except EngineError as error:
+        if asked:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 

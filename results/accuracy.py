@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from results.columns import Ints
 from results.contest import Contest, Entry
 from results.effect import Effect
 from results.failures import CHANCE, chance
-from results.gap import Gap, gap
+from results.gap import Gap, gap, swapped_error
 from results.pairing import MOST_LOST
 from results.scores import AMISS, HEADLINE, ITEM, by_question, headline, items, metrics
 
@@ -21,6 +22,9 @@ FAR = 700.0
 
 NONE = "no question was answered on both sides"
 ALONE = "a single question, or group of them, says nothing of how sure it is"
+NOTHING_RIGHT = (
+    "neither side has anything right, so nothing could be lost: see how answers are read"
+)
 NO_SHARE = "it is no share of right answers, so points say nothing of it"
 
 Sides = tuple[list[pa.Table], list[pa.Table]]
@@ -67,14 +71,14 @@ def _effect(cell: Contest, sides: Sides, metric: str) -> Effect:
     if min(base.min(), other.min()) < 0 or max(base.max(), other.max()) > 1:
         return replace(bare, reason=NO_SHARE)
     found = replace(
-        gap(base, other, groups),
+        gap(base, other, groups, _least(sides, metric, rows, groups)),
         asked=_asked(sides),
         answered=rows.num_rows,
         flips=(_flips(sides[0], metric), _flips(sides[1], metric)),
         alike=_alike(sides),
         amiss=tuple((name, _count(cell.base, name), _count(cell.other, name)) for name in AMISS),
     )
-    return of_gap(metric, found, bare.runs, _doubt(cell))
+    return of_gap(metric, found, bare.runs, _doubt(cell) or _nothing_right(found))
 
 
 def of_gap(
@@ -112,6 +116,11 @@ def _doubt(cell: Contest) -> str | None:
     )
 
 
+def _nothing_right(found: Gap) -> str | None:
+    """That there was nothing to lose, as where answers are read in the wrong way."""
+    return None if found.base or found.other else NOTHING_RIGHT
+
+
 def _count(side: Sequence[Entry], name: str) -> int | None:
     """So many answers of the side's runs; None where a run does not tell."""
     told = [entry.summary.figures.get(name) for entry in side]
@@ -141,6 +150,28 @@ def _both(sides: Sides, metric: str) -> pa.Table:
 def _means(side: Sequence[pa.Table], metric: str) -> pa.Table:
     rows = pa.concat_tables([items(table, metric) for table in side])
     return rows.group_by([*ITEM]).aggregate([("value", "mean"), ("group", "min")])
+
+
+def _least(sides: Sides, metric: str, rows: pa.Table, groups: Ints | None) -> float:
+    """The least error of sides with unlike numbers of runs; 0 where they have as many."""
+    runs = [*sides[0], *sides[1]]
+    if 2 * len(sides[0]) == len(runs):
+        return 0.0
+    values, keys = np.full((len(runs), rows.num_rows), np.nan), _keys(rows).combine_chunks()
+    for run, table in zip(values, runs, strict=True):
+        told = items(table, metric)
+        place = pc.index_in(_keys(told), value_set=keys)
+        run[place.drop_null().to_numpy()] = told["value"].filter(place.is_valid()).to_numpy()
+    named = pc.binary_join_element_wise(rows["task"], rows["question"], "\0").to_numpy()
+    questions = np.cumsum(np.append(False, named[1:] != named[:-1]))
+    other = (np.arange(len(runs)) >= len(sides[0])).astype(np.int64)
+    return swapped_error(values, other, questions, groups)
+
+
+def _keys(rows: pa.Table) -> pa.ChunkedArray:
+    """One word for each question and epoch."""
+    parts = (rows[name].cast(pa.string()) for name in ITEM)
+    return pc.binary_join_element_wise(*parts, "\0")
 
 
 def _flips(side: Sequence[pa.Table], metric: str) -> float | None:

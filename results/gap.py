@@ -74,12 +74,12 @@ class Gap:
         return paired, unpaired
 
 
-def gap(base: Floats, other: Floats, groups: Ints | None = None) -> Gap:
+def gap(base: Floats, other: Floats, groups: Ints | None = None, least: float = 0.0) -> Gap:
     """The gap of scores from 0 to 1, one a question and side, epochs averaged before.
 
     `groups` says which questions share something, such as a passage. What is right or wrong is
     told apart by McNemar's mid-p, with Tango's score interval; all else by the paired t, over
-    clusters where there are groups.
+    clusters where there are groups, and with no smaller an error than `least`.
     """
     changes = other - base
     clusters = None if groups is None else len(np.unique(groups))
@@ -94,22 +94,44 @@ def gap(base: Floats, other: Floats, groups: Ints | None = None) -> Gap:
         lost=int((changes < 0).sum()),
         test="McNemar mid-p" if binary else "paired t" if groups is None else "clustered t",
     )
-    units = len(changes) if clusters is None else clusters
-    if units < 2:
+    if (len(changes) if clusters is None else clusters) < 2:
         return alone
-    error, freedom = standard_error(changes, groups), units - 1
+    error, freedom = max(standard_error(changes, groups), least), _freedom(changes, groups)
     sides = float(base.var(ddof=1)) + float(other.var(ddof=1))
     sure = replace(alone, error=error, unpaired=sqrt(sides / len(changes)), freedom=freedom)
     return _seen(_by_counts(sure) if binary else _by_t(sure, changes, groups))
 
 
 def standard_error(changes: Floats, groups: Ints | None = None) -> float:
-    """That of the mean; over clusters with the factor G / (G - 1) inside the root."""
+    """That of the mean; over clusters the jackknife's, which stands clusters of unlike sizes."""
     if groups is None:
         return float(changes.std(ddof=1)) / sqrt(len(changes))
-    _, place = np.unique(groups, return_inverse=True)
-    sums = np.bincount(place, weights=changes - changes.mean())
-    return sqrt(float(sums @ sums) * len(sums) / (len(sums) - 1)) / len(changes)
+    _, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    sums = np.bincount(place, weights=changes - changes.mean()) / (1 - sizes / len(changes))
+    return sqrt(float(sums @ sums) * (len(sums) - 1) / len(sums)) / len(changes)
+
+
+def _freedom(changes: Floats, groups: Ints | None) -> int:
+    """One less than the units: of clusters as many alike ones as they are worth (Kish 1965)."""
+    if groups is None:
+        return len(changes) - 1
+    _, sizes = np.unique(groups, return_counts=True)
+    return max(1, int(len(changes) ** 2 / float(sizes @ sizes) + 1e-9) - 1)
+
+
+def swapped_error(runs: Floats, sides: Ints, questions: Ints, groups: Ints | None = None) -> float:
+    """The error of the gap were every run of either side a run of one engine.
+
+    `runs` has a row a run and a column an answer, NaN where there is none, `sides` says which rows
+    are other's, and `questions` which question each column is of, from 0. It is McNemar's own
+    error for any number of runs: a lucky run of few has no spread to tell how lucky it was.
+    """
+    apart = np.nan_to_num(runs - np.nanmean(runs, axis=0)) / np.bincount(questions)[questions]
+    place = questions if groups is None else np.unique(groups, return_inverse=True)[1][questions]
+    sums = np.array([np.bincount(place, weights=row) for row in apart])
+    other = int(sides.sum())
+    share = (1 / other + 1 / (len(runs) - other)) / (len(runs) - 1)
+    return sqrt(float((sums**2).sum()) * share) / (int(questions.max()) + 1)
 
 
 def _by_counts(sure: Gap) -> Gap:

@@ -94,7 +94,9 @@ def figures(table: pa.Table | None, evidence: Evidence | None) -> dict[str, Figu
 
 def _marks(table: pa.Table) -> dict[str, Mask]:
     """Which answers did not come, and which of the others came to nothing."""
-    ok = np.array(table["state"].to_pylist()) == "ok"
+    state = np.array(table["state"].to_pylist())
+    # What cannot be graded is left out of every accuracy, like what did not come.
+    ok = (state == "ok") & np.isfinite(table["score"].to_numpy())
     flags = {name: table[name].to_numpy() for name in ("truncated", "empty", "parsed")}
     stopped = np.array(table["finish_reason"].to_pylist(), dtype=object) == answers.STOPPED
     told = (~ok, ok & flags["truncated"], ok & flags["empty"], ok & ~flags["parsed"], ok & stopped)
@@ -155,6 +157,11 @@ def _another(table: pa.Table, evidence: Evidence | None) -> Iterator[str]:
         return
     if told.synthetic_acceptance:
         yield "the server made up which drafts are accepted, so its answers are none: leave it out"
+    if table.num_rows != told.questions * told.epochs:
+        yield (
+            f"there are {table.num_rows} answers, and {told.questions} questions in {told.epochs} "
+            "epochs were asked: the folder was changed"
+        )
     if answers.questions_hash(table) != told.questions_hash:
         yield "the answers are of other questions or prompts than the evidence says"
     if answers.key_hash(table) != told.key_hash:

@@ -52,6 +52,19 @@ _SHORT = (
     *("", "deployment.", "deployment.engine.", "evidence.", "evidence.features."),
     *("evidence.configuration.", ACCURACY, CHOSEN, "environment."),
 )
+_FLAGS = {
+    "attention": ("attention-backend",),
+    "kv_format": ("kv-cache-dtype",),
+    "moe": ("moe-backend",),
+    "max_sequences": ("max-num-seqs",),
+    "max_batched_tokens": ("max-num-batched-tokens",),
+    "capture_size": ("max-cudagraph-capture-size", "enforce-eager", "compilation-config"),
+    "graphs": ("enforce-eager", "compilation-config"),
+    "prefix_caching": ("enable-prefix-caching", "no-enable-prefix-caching"),
+    "speculative": ("speculative-config",),
+}
+"""By a feature that is observed, the flags that ask for it and are not called so."""
+
 _COMMAND, _CONFIGURATION = "evidence.configuration.command.", "evidence.configuration."
 _VERSION, _TOPOLOGY = "evidence.configuration.version", "deployment.topology"
 _OF_TOPOLOGY = ("evidence.gpus", f"{_CONFIGURATION}topology", f"{_CONFIGURATION}ranks")
@@ -190,12 +203,12 @@ def _origins(key: str) -> list[str]:
     for start in (_COMMAND, _CONFIGURATION, "evidence.features.", CHOSEN):
         if key.startswith(start):
             name = key.removeprefix(start)
-            flag = f"--{name.rpartition('.')[2].replace('_', '-')}"
+            flags = (name.rpartition(".")[2].replace("_", "-"), *_FLAGS.get(name, ()))
             return [
                 f"deployment.{name}",
                 f"deployment.engine.{name}",
                 f"deployment.flags.{name}",
-                f"deployment.flags.{flag}",
+                *(f"deployment.flags.--{flag}" for flag in flags),
             ]
     return []
 

@@ -159,7 +159,10 @@ def configuration() -> dict[str, dict[str, object]]:
     forced = "--enable-trace-replay" in sys.argv
     return {
         "parallel_config": sizes,
-        "cache_config": {"swa_bounded_replay": "--no-swa-bounded-replay" not in sys.argv},
+        "cache_config": {
+            "swa_bounded_replay": "--no-swa-bounded-replay" not in sys.argv,
+            "enable_prefix_caching": "--no-enable-prefix-caching" not in sys.argv,
+        },
         "scheduler_config": {"max_num_seqs": int(seats)},
         "compilation_config": {"max_cudagraph_capture_size": captured},
         "model_config": {"hf_token": "hf_secret", "enable_trace_replay": forced},
@@ -263,6 +266,7 @@ def timed(name: str, shape: str, runs: int) -> dict[str, object]:
     request = {"query_len": int(query), "kv_len": length, "num_draft_tokens": int(drafts or 0)}
     time = 100.0 + int(count) + length / 1024
     times = [time + 0.01 * (number % 3) for number in range(runs)]
+    times = json.loads(option("--fake-times", json.dumps(times)))
     latency = {"median": time + 0.01, "samples_us": times}
     rank = {"latency_us": latency, "routing": "balanced", "timing_scope": "target_only"}
     return {"case": name, "requests": [request] * int(count), "ranks": [rank]}

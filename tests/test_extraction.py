@@ -67,6 +67,12 @@ NUMBERS = [
     ("Since 2024-05-18", "18", None, "-18"),
     ("In sum:\n- 18 eggs", "18", None, "18"),
     ("It takes 10–12 days", "12", None, "12"),
+    ("**Step 1:** 7 + 2 = 9\n**Step 2:** 9 * 2 = 18\nSo it is $18.", "18", None, "$18."),
+    ("**1. Add them**\nIt comes to 18 in **all**", "18", None, "18"),
+    ("The correct answer is not 20 but 18", "18", None, "18"),
+    ("**Final Answer**\n\n540 meters (3 sprints of 180)", "540", None, "180"),
+    ("\\boxed{12 000}", "12000", None, "000"),
+    ("It is 12\u202f000 in 3 rows: **12\u202f000**", "12000", None, "000"),
 ]
 
 LETTERS = [
@@ -91,6 +97,20 @@ LETTERS = [
     ("", None),
     ("<think>The answer is (A)</think>The answer is (B)", "B"),
     ("<think>The answer is (A)", None),
+    ("Option (B) is correct, since (A) is too large.", "B"),
+    ("So (B) is right; (C) and (D) are wrong.", "B"),
+    ("The answer is B because it falls", "B"),
+    ("The answer is `B`", "B"),
+    ("The answer is [B]", "B"),
+    ("The answer is \\textbf{B}", "B"),
+    ("the right answer should be C", "C"),
+    ("The best answer is therefore C", "C"),
+    ("The correct choice is B.", "B"),
+    ("\\boxed{\\text{B. 12 m}}", "B"),
+    ("\\boxed{B) 12}", "B"),
+    ("<answer>B</answer>", "B"),
+    ("## B", "B"),
+    ("The answer is D-glucose", None),
 ]
 # fmt: on
 

@@ -110,6 +110,20 @@ def test_a_tool_that_fails_fails_the_point_with_what_it_said(tmp_path):
     assert "needs 9 KV blocks, but only 8 exist" in one.reason
 
 
+def test_a_step_that_was_timed_less_often_than_asked_is_invalid(tmp_path):
+    (point_,) = ran(tmp_path, point(engine(tmp_path, "--fake-times", "[101.5]"))).points
+    assert (point_.status, rows.read_steps(point_.path).num_rows) == ("finished", 6)
+    problem = "step 1x0+1 was timed 1 times, and other steps, or samples, are 2"
+    assert problem in summarise(point_).problems
+
+
+@pytest.mark.parametrize("told", ["[null]", '["1"]', "[0]", "[-1]", "5", "[1e999]"])
+def test_times_that_are_none_fail_the_point_and_not_the_run(told, tmp_path):
+    (point_,) = ran(tmp_path, point(engine(tmp_path, "--fake-times", told))).points
+    assert point_.status == "failed"
+    assert "forward.json" in point_.reason
+
+
 def test_a_vllm_without_the_tool_is_unsupported_and_says_which_has_it(tmp_path):
     vllm = engine(tmp_path)
     script = Path(vllm.python).parent / "vllm"

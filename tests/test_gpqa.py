@@ -18,6 +18,7 @@ from tests.question_runs import answered, digest, invented, planned
 from tests.scripted_server import DONE, c, script, serving, u, whole
 from tests.sim_server import hosted
 from workloads.documents import GPQA, LETTERS, documents, perm, rows
+from workloads.questions import Questions
 
 WORDS = ("zorblat", "vexels", "quendling", "frabble", "sprocken")
 
@@ -123,6 +124,15 @@ def kept(folder, words):
                 text += str(pq.read_table(path).to_pylist())
             found += [(path.name, word) for word in words if word in text]
     return found
+
+
+def test_a_question_that_is_there_twice_is_refused(tmp_path):
+    path = tmp_path / "gpqa.csv"
+    invented(path, 3)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes() + b"rec001,secret words,a,b,c,d\n")
+    with pytest.raises(InputError, match="question rec001 is there more than once") as e:
+        Questions(task="gpqa-diamond", data=str(path), max_tokens=64).exam()
+    assert "secret" not in str(e.value)
 
 
 def test_a_file_without_a_column_of_gpqa_is_refused_before_the_run(tmp_path):

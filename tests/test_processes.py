@@ -4,6 +4,7 @@ import asyncio
 import mmap
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ async def started(log: Path, *words: str, **environment: str) -> processes.Progr
     return program
 
 
-def outlives(folder: Path, parent: str, child: str = STUBBORN + SLEEP, seconds: float = 1.2):
+def outlives(folder: Path, parent: str, child: str = STUBBORN + SLEEP, seconds: float = 2.0):
     """The members of a program before and after it was stopped, and how long that took."""
 
     async def main():
@@ -61,15 +62,16 @@ def test_a_polite_program_ends_at_once(tmp_path):
 
 def test_a_child_in_another_session_that_ignores_signals_is_ended(tmp_path):
     before, after, seconds = outlives(tmp_path, PARENT.format(more="", seconds=60))
-    # With the keeper that stands before them.
-    assert (len(before), after) == (3, [])
+    # With the two keepers that stand before them.
+    assert (len(before), after) == (4, [])
     assert seconds < 4
 
 
 @pytest.mark.parametrize("more", ["", ", env={}", ", stdout=subprocess.DEVNULL, stderr=-3"])
 def test_an_orphan_is_known_by_its_mark_or_by_its_log(more, tmp_path):
     before, after, _ = outlives(tmp_path, PARENT.format(more=more, seconds=0))
-    assert (len(before), after) == (1, [])
+    # It, and the keeper that stays with it.
+    assert (len(before), after) == (2, [])
 
 
 def test_shared_memory_and_temporary_files_go_with_a_program(tmp_path):
@@ -172,6 +174,30 @@ def test_it_is_known_who_listens(tmp_path):
     assert asyncio.run(main()) == (True, False, False)
 
 
+def test_a_port_that_another_one_takes_requests_from_too_is_not_its_own(tmp_path):
+    # As vLLM's own servers do, two of which may so share a port.
+    words = (
+        "import socket, time; s = socket.socket(); "
+        "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); "
+        "s.bind(('127.0.0.1', {port})); s.listen(); "
+        "print('started', s.getsockname()[1], flush=True); time.sleep(60)"
+    )
+
+    async def main():
+        program = await started(tmp_path / "log", "-c", words.format(port=0))
+        port = int((tmp_path / "log").read_text().split()[1])
+        alone = program.listens(port)
+        with socket.create_server(("127.0.0.2", port)):
+            beside = program.listens(port)
+        other = await started(tmp_path / "other", "-c", words.format(port=port))
+        shared = program.listens(port)
+        await program.stop(4)
+        await other.stop(4)
+        return alone, beside, shared
+
+    assert asyncio.run(main()) == (True, True, False)
+
+
 KILLED = """
 import asyncio, sys
 from pathlib import Path
@@ -200,13 +226,15 @@ def kill_paceline(folder: Path, *words: str, far: str = "", keeper: bool = False
     while not log.exists() or "started" not in log.read_text():
         time.sleep(0.02)
     if keeper:
+        (second,) = [one.pid for one in processes.living() if one.parent == pid]
+        os.kill(second, signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
     paceline.kill()
     paceline.wait()
     paceline.stdout.close()
 
 
-@pytest.mark.parametrize(("far", "seconds"), [("", 60), ("far", 60), ("far", 0.3)])
+@pytest.mark.parametrize(("far", "seconds"), [("", 60), ("", 0), ("far", 60), ("far", 0.3)])
 def test_nothing_is_left_of_a_killed_paceline(far, seconds, tmp_path):
     parent = PARENT.format(more=", env={}, stdout=-3, stderr=-3", seconds=seconds)
     child = f"{STUBBORN}{SLEEP} # {tmp_path}"
@@ -215,6 +243,7 @@ def test_nothing_is_left_of_a_killed_paceline(far, seconds, tmp_path):
     while processes.leftovers(tmp_path) or told(child):
         assert time.monotonic() - begun < 10
         time.sleep(0.05)
+    assert list(tmp_path.glob("paceline-*")) == []
 
 
 def told(words: str) -> list[processes.Process]:

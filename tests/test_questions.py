@@ -274,6 +274,49 @@ def test_stop_strings_end_the_answer_and_never_the_reasoning(tmp_path):
     assert all("stop" not in asked.fields for asked in server.asked if asked.body)
 
 
+def test_reasoning_that_was_cut_is_no_answer_that_a_string_ended(tmp_path):
+    # F-23, of a template that begins the reasoning and a server that does not tell it apart.
+    (tmp_path / "own.yaml").write_text(STOPPING)
+    (tmp_path / "own.py").write_text(DATA)
+    thought = script((0, c("It is 4? The Question says", finish="length") + u(9, 9) + DONE))
+    with hosted(serving(thought)) as server:
+        engine = endpoint(server.url)
+        _, (table,) = answered(tmp_path, "task: own.yaml, thinking: true", engine=engine)
+    (row,) = table
+    assert (row["truncated"], row["parsed"], row["score"]) == (True, False, 0.0)
+
+
+def test_a_withheld_task_keeps_no_words_that_were_read_out_of_answers(tmp_path):
+    whole = STOPPING.replace('"([0-9]+)"', '"(.+)"')
+    (tmp_path / "own.yaml").write_text(whole)
+    (tmp_path / "own.py").write_text(DATA.replace("'a': '4'", "'a': '4', 'group': 'a passage'"))
+    said_so = script((0, c("the brindled zorblat", finish="stop") + u(9, 9) + DONE))
+    with hosted(serving(said_so)) as server:
+        engine = endpoint(server.url)
+        _, (table,) = answered(tmp_path, "task: own.yaml, withheld: true", engine=engine)
+    (row,) = table
+    assert (row["parsed"], row["extracted"], row["target"]) == (True, None, None)
+    assert row["group"] == digest("a passage")
+
+
+def test_what_a_task_asks_twice_is_a_group(tmp_path):
+    (tmp_path / "own.yaml").write_text(STOPPING)
+    doubled = DATA.replace("[{'q'", "[{'q': 'Why?', 'a': '5'}] + 2 * [{'q'")
+    (tmp_path / "own.py").write_text(doubled)
+    asked = Questions(task=str(tmp_path / "own.yaml"), max_tokens=64).exam().questions
+    alone, first, second = asked
+    assert (alone.group, first.group) == (None, second.group)
+    assert first.group == first.id != second.id
+
+
+@pytest.mark.parametrize("said", ["It is 3 or 4", "#### 3:30", "#### 12 000", "#### none"])
+def test_a_key_that_is_not_one_number_is_refused(tmp_path, said):
+    path = tmp_path / "gsm8k.jsonl"
+    path.write_bytes(orjson.dumps({"question": "How many?", "answer": said}))
+    with pytest.raises(InputError, match="not one number after ####"):
+        Questions(task="gsm8k", data=str(path), max_tokens=64).exam()
+
+
 def test_a_task_that_cannot_grade_an_answer_fails_its_point_and_keeps_the_answers(tmp_path):
     (tmp_path / "own.yaml").write_text(STOPPING + "process_results: !function own.grade\n")
     (tmp_path / "own.py").write_text(

@@ -1,6 +1,7 @@
 """Answers on disk, what they come to, and two sides of them compared."""
 
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from results.history import history
 from results.metrics import pool, summarise
 from results.run import Run, read
 from results.scores import figures, items, problems
-from results.side import Side, within
+from results.side import Side, side, within
 from results.verdict import Judgement, Margin, Rule
 from tests.answer_folders import asked, asked_folder, graded, row
 from tests.test_results_record import cell, evidence
@@ -167,6 +168,8 @@ def test_answers_that_are_not_those_told_of_are_a_problem() -> None:
         "other questions or prompts": (table, told(table, questions_hash="0")),
         "another key": (table, told(table, key_hash="0")),
         "made up": (table, told(table, synthetic_acceptance=True)),
+        "3 questions in 1 epochs": (table, told(table, questions=3)),
+        "2 of 2 answers are unanswered": (graded(row(0, nan), row(1, nan)), told(table)),
         "has one": (graded(row(0, 1.0), row(0, 0.0), row(1, 0.0)), told(table)),
     }
     for words, (answered, known) in cases.items():
@@ -275,6 +278,28 @@ def test_questions_that_share_a_passage_are_clusters(tmp_path: Path) -> None:
     assert alone.error is not None
     # Whole passages went wrong together: the error is nearly twice as large.
     assert found.error > 1.8 * alone.error
+
+
+def test_one_lucky_run_is_not_better_than_ten(tmp_path: Path) -> None:
+    # Each run gets 2 of 100 wrong by chance, and other's only one none: it happens in 13 of 100.
+    runs = [
+        asked_folder(tmp_path / str(n), {"off": lambda _, n=n: right(100, n, n + 50)}, salt=n)
+        for n in range(10)
+    ]
+    lucky = asked_folder(tmp_path / "lucky", {"off": lambda _: right(100)}, salt=99)
+    base, other = side([str(run.path) for run in runs]), side([str(lucky.path)])
+    (found,) = compare(base, other, [ACCURACY]).cells
+    (one, *_) = found.judgements
+    assert one.effect.gap is not None
+    assert (one.effect.runs, one.effect.gap.gained) == ((10, 1), 20)
+    assert one.verdict == "inconclusive"
+
+
+def test_sides_that_have_nothing_right_are_not_the_same(tmp_path: Path) -> None:
+    wrong = asked_folder(tmp_path, {"off": lambda _: [0.0] * 1319, "on": lambda _: [0.0] * 1319})
+    found = judged(wrong, ACCURACY)
+    assert (found.verdict, found.gate) == ("inconclusive", "inconclusive")
+    assert "nothing could be lost" in found.reason
 
 
 def test_too_many_answers_on_one_side_only_are_invalid(tmp_path: Path) -> None:

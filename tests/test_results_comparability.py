@@ -470,6 +470,26 @@ def test_a_kernel_that_was_asked_for_and_differs_refuses() -> None:
     assert refused.startswith("evidence.features.attention: flashmla against flashinfer")
 
 
+@pytest.mark.parametrize(
+    ("feature", "flag", "values"),
+    [
+        ("max_sequences", "--max-num-seqs", (64, 32)),
+        ("attention", "--attention-backend", ("flashmla", "flashinfer")),
+        ("kv_format", "--kv-cache-dtype", ("fp8_ds_mla", "nvfp4_ds_mla")),
+    ],
+)
+def test_a_feature_that_flags_asked_for_follows_from_them(feature, flag, values):
+    sides = [
+        side(
+            point(flags=(flag, str(value))),
+            name=name,
+            seen=observed(features={feature: value}, requested={feature: value}),
+        )
+        for name, value in zip(("one", "two"), values, strict=True)
+    ]
+    assert refusals(differences(*sides)) == ()
+
+
 def test_a_kernel_that_changes_by_itself_on_one_topology_refuses() -> None:
     one, two = (observed(features=features) for features in KERNELS)
     told = standings(side(point(), seen=one), side(point(), name="two", seen=two))

@@ -18,6 +18,7 @@ from results.gap import (
     planned_error,
     provable,
     standard_error,
+    swapped_error,
     tango,
     unseen,
     wilson,
@@ -64,6 +65,35 @@ def test_a_clustered_error_adds_up_what_a_group_has_in_common() -> None:
     assert found.error == pytest.approx(sqrt(12) / 6)
     # Each its own group is no clustering at all.
     assert standard_error(changes, np.arange(6)) == pytest.approx(standard_error(changes))
+
+
+def test_clusters_of_unlike_sizes_are_as_many_as_alike_ones_that_they_are_worth() -> None:
+    groups = np.array([0] * 100 + list(range(1, 99)))
+    found = gap(np.ones(198), np.array([0.0] * 100 + [0.5] * 98), groups)
+    # 198 squared over 100 squared and 98: 3.88.
+    assert (found.groups, found.freedom) == (99, 2)
+    random, alarms = np.random.default_rng(5), 0
+    for _ in range(300):
+        # A passage is read once a run, and so are all questions about it.
+        base, other = ((random.random(99) < 0.5)[groups].astype(float) for _ in range(2))
+        alarms += judge(of_gap("accuracy", gap(base, other, groups)), A_POINT).verdict != (
+            "inconclusive"
+        )
+    assert alarms / 300 <= 0.05 + 1.96 * sqrt(0.05 * 0.95 / 300)
+
+
+def test_the_error_of_runs_that_may_be_swapped_is_mcnemars_for_any_number_of_runs() -> None:
+    base, other = discordant(100, 3, 6)
+    sides, questions = np.array([0, 1]), np.arange(100)
+    one_each = swapped_error(np.stack([base, other]), sides, questions)
+    assert one_each == pytest.approx(sqrt(9) / 100)
+    # An answer that is wrong in one of three runs varies by 1/3, and a mean of two less one by 3/2.
+    runs = np.array([[1.0, 1, 0], [1, 1, 1], [1, 1, 1]])
+    assert swapped_error(runs, np.array([0, 0, 1]), np.arange(3)) == pytest.approx(sqrt(1 / 2) / 3)
+    # Two epochs of one question are half each, and an answer that never came says nothing.
+    runs = np.array([[1.0, 1, 0], [1, 1, 1], [1, 1, np.nan]])
+    halved = swapped_error(runs, np.array([0, 0, 1]), np.array([0, 1, 1]))
+    assert halved == pytest.approx(sqrt((1 / 16 + 1 / 16) / 2 * 3 / 2) / 2)
 
 
 def test_mcnemar_is_the_binomial_of_the_discordant_pairs() -> None:

@@ -220,3 +220,24 @@ def test_what_the_help_lacks_is_left_out_only_where_it_is_to_measure_by():
 )  # fmt: skip
 def test_a_mask_ends_at_the_first_gpu_that_is_none(count, mask, seen):
     assert devices.visible(count, mask) == seen
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"flags": ("--api-key", "sk-1")}, "--api-key"),
+        ({"decode_flags": ("--hf-token=hf_1",)}, "--hf-token"),
+        ({"environment": {"HF_TOKEN": "hf_1"}}, "HF_TOKEN"),
+        ({"environment": {"AWS_SECRET_ACCESS_KEY": "1"}}, "AWS_SECRET_ACCESS_KEY"),
+        ({"router": "vllm-router --api-key sk-1 --port {port}"}, "--api-key"),
+    ],
+)
+def test_a_secret_is_refused_where_it_would_be_copied_into_run_folders(settings, name):
+    with pytest.raises(ValueError, match=f"^{name} holds a secret.* which servers inherit$"):
+        Vllm(**settings)
+
+
+def test_a_secret_of_a_deployment_is_refused_and_a_flag_without_one_is_not():
+    with pytest.raises(UnsupportedError, match="--hf-token holds a secret"):
+        words("TP4", flags=("--hf-token", "hf_1"))
+    assert words("TP4", flags=("--hf-token", "--max-num-seqs", "8"))

@@ -112,8 +112,8 @@ def test_a_server_answers_and_nothing_of_it_is_left(tmp_path):  # F-20
 
     reply, during, shared = asyncio.run(main())
     assert (reply.error, reply.input_tokens, reply.output_tokens) == (None, 16, 4)
-    # The server, its engine core, that one's worker, and the keeper before them.
-    assert len(during) == 4
+    # The server, its engine core, that one's worker, and the two keepers before them.
+    assert len(during) == 5
     assert processes.leftovers(tmp_path) == []
     (left,) = shared
     assert not left.exists()
@@ -206,10 +206,26 @@ def measured(vllm: Vllm, folder: Path, watch: Silent | None = None, sessions: in
         workload=Growing(turns=4, first=40, fresh=10, output=6),
         load=Closed(concurrency=2, sessions=sessions),
     )
-    plan = {"hash": "0" * 8, "points": [point.facts()]}
+    return ran(folder, [point], watch)[0]
+
+
+def ran(folder: Path, points: list[Point], watch: Silent | None = None):
+    """Points run into one folder."""
+    plan = {"hash": "0" * 8, "points": [point.facts() for point in points]}
     with create(folder / "runs", "test", "suite: test\n", plan, {"host": "here"}, 7) as run_folder:
-        run([point], run_folder, watch or Silent())
-    return read(run_folder.path).points[0]
+        run(points, run_folder, watch or Silent())
+    return read(run_folder.path).points
+
+
+def short(vllm: Vllm, position: int, sessions: int) -> Point:
+    """A point of so many requests, one after the other and with none before them."""
+    return Point(
+        experiment="wire",
+        deployment=deployment(vllm, replay="on"),
+        workload=Growing(turns=1, first=40, fresh=10, output=4),
+        load=Closed(concurrency=1, sessions=sessions, warmup=0),
+        position=position,
+    )
 
 
 def faults(point) -> list[str]:
@@ -248,13 +264,9 @@ def test_an_engine_core_that_is_killed_fails_the_point(tmp_path):
     def kill():
         members = processes.leftovers(tmp_path)
         parents = {one.pid: one.parent for one in members}
-        # The keeper keeps the server, and the core is between that and the worker.
-        (core,) = [
-            one
-            for one in members
-            if parents.get(one.parent) in parents and one.pid in parents.values()
-        ]
-        os.kill(core.pid, signal.SIGKILL)
+        # Of them all only the core's worker has nothing below it.
+        (worker,) = parents.keys() - parents.values()
+        os.kill(parents[worker], signal.SIGKILL)
 
     point = measured(vllm, tmp_path, Silent(5, kill), sessions=500)
     assert point.status == "failed"
@@ -275,6 +287,30 @@ def test_ctrl_c_ends_a_server_that_is_not_up_yet(tmp_path):
     assert processes.leftovers(tmp_path) == []
 
 
+def test_ctrl_c_stands_where_something_is_in_the_way_after_the_server(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    # This one never listens, and at the end somebody else does.
+    vllm = engine(tmp_path, "--headless", ready_timeout=60, port=port)
+    taken = []
+
+    def interrupt(*_):
+        taken.append(socket.create_server(("127.0.0.1", port)))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 2.0)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            measured(vllm, tmp_path)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+        for one in taken:
+            one.close()
+    assert len(taken) == 1
+    assert not list(tmp_path.glob("runs/*/*/outcome.json"))
+
+
 def test_arms_with_a_share_stay_up_between_their_points_and_say_so(tmp_path):
     arms = [
         deployment(engine(tmp_path, resident_share=0.4), replay=arm) for arm in ("off", "on", "off")
@@ -289,10 +325,7 @@ def test_arms_with_a_share_stay_up_between_their_points_and_say_so(tmp_path):
         )
         for position, arm in enumerate(arms)
     ]
-    plan = {"hash": "0" * 8, "points": [point.facts() for point in points]}
-    with create(tmp_path / "runs", "test", "suite: test\n", plan, {"host": "here"}, 7) as folder:
-        run(points, folder, Silent())
-    found = read(folder.path).points
+    found = ran(tmp_path, points)
     assert [faults(point) for point in found] == [[]] * 3
     started = [point.evidence.observed.start for point in found]
     commands = [point.evidence.observed.configuration["command"] for point in found]
@@ -379,23 +412,37 @@ async def _kept_by_another(lock: Path, around: dict[str, str]) -> None:
 def test_a_resident_server_that_ended_is_started_anew_at_its_next_point(tmp_path):
     # It answers the check and five requests of the first point; the second point's end it.
     vllm = engine(tmp_path, "--fake-crash-at", "9", resident_share=0.4)
-    points = [
-        Point(
-            experiment="wire",
-            deployment=deployment(vllm, replay="on"),
-            workload=Growing(turns=1, first=40, fresh=10, output=4),
-            load=Closed(concurrency=1, sessions=5, warmup=0),
-            position=position,
-        )
-        for position in range(3)
-    ]
-    plan = {"hash": "0" * 8, "points": [point.facts() for point in points]}
-    with create(tmp_path / "runs", "test", "suite: test\n", plan, {"host": "here"}, 7) as folder:
-        run(points, folder, Silent())
-    found = read(folder.path).points
+    points = [short(vllm, position, sessions=5) for position in range(3)]
+    found = ran(tmp_path, points)
     assert [point.status for point in found] == ["finished", "failed", "finished"]
     assert "its engine core died" in found[1].reason
     assert processes.leftovers(tmp_path) == []
+
+
+def test_a_resident_server_that_died_between_its_points_is_started_anew_for_the_next(tmp_path):
+    class Killing(Silent):
+        def point_finished(self, *_):
+            for one in processes.leftovers(tmp_path):
+                os.kill(one.pid, signal.SIGKILL)
+
+    vllm = engine(tmp_path, resident_share=0.4)
+    points = [short(vllm, position, sessions=2) for position in range(2)]
+    assert [(point.status, point.reason) for point in ran(tmp_path, points, Killing())] == [
+        ("finished", None)
+    ] * 2
+
+
+def test_a_resident_server_that_ends_is_not_blamed_for_the_memory_of_another(tmp_path):
+    around = surroundings(tmp_path, FAKE_GPU_LOCK=str(tmp_path / "lock"))
+    shared = {"resident_share": 0.4, "environment": around}
+    ending = engine(tmp_path, "--fake-crash-at", "9", **shared)
+    holding = engine(tmp_path, "--fake-core", str(tmp_path / "lock"), **shared)
+    points = [
+        short(vllm, position, sessions=5) for position, vllm in enumerate((ending, holding, ending))
+    ]
+    found = ran(tmp_path, points)
+    assert [point.status for point in found] == ["finished", "finished", "failed"]
+    assert "its engine core died" in found[2].reason
 
 
 RESIDENTS = """
@@ -428,8 +475,8 @@ def test_servers_that_stay_up_are_gone_soon_after_paceline_is_killed(tmp_path):
     assert paceline.stdout is not None
     assert paceline.stdout.readline() == b"up\n"
     members = processes.leftovers(place)
-    # Of each arm the keeper, the server, its engine core and that one's worker.
-    assert len(members) == 8
+    # Of each arm two keepers, the server, its engine core and that one's worker.
+    assert len(members) == 10
     named = [Path(f"/dev/shm/fake-{one.pid}") for one in members]
     shared = [path for path in named if path.exists()]
     paceline.kill()

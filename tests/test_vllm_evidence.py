@@ -191,3 +191,65 @@ def test_answers_that_are_forced_are_asked_for_and_looked_for():
     assert wanted == {"forced_outputs": True}
     config = {"model_config": {"enable_trace_replay": False}}
     assert evidence.observed(found(SIZE), config, wanted)["forced_outputs"] is False
+
+
+@pytest.mark.parametrize(
+    ("flags", "told", "seen"),
+    [
+        (["--enforce-eager"], 0, "NONE"),
+        (["-cc", '{"cudagraph_mode": "FULL"}'], 2, "FULL"),
+        (["-cc", '{"cudagraph_mode": "FULL_DECODE_ONLY"}'], [2, 0], "FULL_DECODE_ONLY"),
+        (["-cc", '{"cudagraph_mode": "FULL_AND_PIECEWISE"}'], [2, 1], "FULL_AND_PIECEWISE"),
+        (["-cc", '{"cudagraph_mode": "FULL"}'], 0, "NONE"),
+        (["-cc", '{"cudagraph_mode": "FULL"}'], {}, None),
+    ],
+)
+def test_graphs_that_are_asked_for_are_looked_for(flags, told, seen):
+    config = {"compilation_config": {"cudagraph_mode": told}}
+    assert evidence.observed(found(), config, asked(*flags)).get("graphs") == seen
+
+
+@pytest.mark.parametrize(
+    ("line", "mode"),
+    [
+        (
+            "CUDAGraphMode.FULL is not supported with X backend (support: 1); setting "
+            "cudagraph_mode=NONE because attention is not compiled piecewise",
+            "NONE",
+        ),
+        (
+            "Cudagraph mode CUDAGraphMode.FULL_AND_PIECEWISE requires piecewise capture, but the "
+            "loaded model provides neither. Overriding to CUDAGraphMode.FULL_DECODE_ONLY.",
+            "FULL_DECODE_ONLY",
+        ),
+    ],
+)
+def test_graphs_that_the_engine_core_took_back_are_told_by_its_log(line, mode):
+    wanted = asked("-cc", '{"cudagraph_mode": "FULL_AND_PIECEWISE"}')
+    told = found(CORE + line)
+    config = {"compilation_config": {"cudagraph_mode": [2, 1]}}
+    seen = evidence.observed(told, config, wanted)
+    assert seen["graphs"] == mode
+    assert evidence.proofs(told, wanted, seen, "server.log")["graphs"].endswith(f'{line}"')
+
+
+@pytest.mark.parametrize(
+    ("flags", "size"),
+    [
+        (["--enforce-eager"], 0),
+        (["-cc", '{"cudagraph_mode": "NONE"}'], 0),
+        (["--max-num-batched-tokens", "64"], 64),
+        (["--max-num-batched-tokens", "8192"], 512),
+        ([], 512),
+    ],
+)
+def test_no_graph_is_asked_for_that_there_cannot_be(flags, size):
+    assert asked("--max-cudagraph-capture-size", "512", *flags)["capture_size"] == size
+
+
+def test_a_prefix_cache_that_turned_itself_off_is_seen():
+    off, on = ({"cache_config": {"enable_prefix_caching": told}} for told in (False, True))
+    wanted = asked("--enable-prefix-caching")
+    assert evidence.observed(found(), off, wanted)["prefix_caching"] != wanted["prefix_caching"]
+    wanted = asked("--enable-prefix-caching", "--no-enable-prefix-caching")
+    assert evidence.observed(found(), on, wanted)["prefix_caching"] != wanted["prefix_caching"]

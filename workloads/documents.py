@@ -2,6 +2,8 @@
 
 import csv
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +33,9 @@ _HUB = {
 _COLUMNS = {GSM8K: ("question", "answer"), GPQA: ("Record ID", "Question", *OPTIONS)}
 
 
+_ONE_NUMBER = re.compile(r"\D*[\d.,/]+\D*")
+
+
 def perm(question: str, seed: int, epoch: int) -> tuple[int, ...]:
     """In which order the options of a question are shown, by where they stood.
 
@@ -55,9 +60,14 @@ def rows(task: str, path: str | None) -> list[Row]:
 
 def documents(task: str, found: Iterable[Row], *, seed: int, epoch: int) -> list[Document]:
     """The rows as the task file reads them, in their order."""
-    if task == GPQA:
-        return [_choice(row, seed, epoch) for row in found]
-    return [_problem(row) for row in found]
+    made = [_choice(row, seed, epoch) if task == GPQA else _problem(row) for row in found]
+    twice = [name for name, count in Counter(one["id"] for one in made).items() if count > 1]
+    if twice:
+        raise InputError(
+            f"{task}: question {twice[0]} is there more than once, and would count as often: leave "
+            "it out, or give each an id of its own"
+        )
+    return made
 
 
 def key(task: str, path: str) -> dict[str, str]:
@@ -97,7 +107,7 @@ def _told(row: Any, name: str) -> bool:
 
 def _table(path: Path) -> list[tuple[str, Row]]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             return [(f"{path}: row {n}", row) for n, row in enumerate(csv.DictReader(file), 1)]
     except (OSError, csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as CSV: {type(error).__name__}") from error
@@ -119,9 +129,12 @@ def _fetched(task: str) -> Iterable[Row]:
 
 
 def _problem(row: Row) -> Document:
-    target = number(row["answer"].rpartition("####")[2])
+    said = row["answer"].rpartition("####")[2].strip()
+    target = number(said) if _ONE_NUMBER.fullmatch(said) else None
     if target is None:
-        raise InputError(f"a question has no number after #### in its answer: {row['answer']!r}")
+        raise InputError(
+            f"a question has not one number after #### in its answer: {row['answer']!r}"
+        )
     question = row["question"].strip()
     name = row.get("id") or hashlib.sha256(question.encode()).hexdigest()[:16]
     return {"id": name, "question": question, "answer": row["answer"], "target": target}

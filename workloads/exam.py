@@ -9,6 +9,7 @@ import io
 import json
 import logging
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
@@ -280,12 +281,16 @@ def _questions(task: Any, epoch: int, limit: int | None) -> Iterator[Question]:
         chat_template=Reciter({}).apply_chat_template,
         tokenizer_name=Reciter.tokenizer_name,
     )
-    seen: dict[str, int] = {}
-    for instance in task.instances:
+    names = [
+        str(one.doc.get("id") or _hash(json.dumps(one.doc, sort_keys=True, default=str)))
+        for one in task.instances
+    ]
+    counts, seen = Counter(names), Counter[str]()
+    for name, instance in zip(names, task.instances, strict=True):
         doc, target = instance.doc, task.doc_to_target(instance.doc)
-        name = str(doc.get("id") or _hash(json.dumps(doc, sort_keys=True, default=str)))
-        seen[name] = seen.get(name, 0) + 1
-        group = doc.get("group")
+        seen[name] += 1
+        # What is there several times says no more than once.
+        group = doc.get("group", name if counts[name] > 1 else None)
         yield Question(
             id=name if seen[name] == 1 else f"{name}-{seen[name]}",
             epoch=epoch,

@@ -17,34 +17,48 @@ _NUMBER = re.compile(
     rf"(?:\s(?P<scale>{'|'.join(_SCALES)})\b)?"
 )
 
-_SPOKEN = r"(?i:answer)\W{0,4}(?:(?i:is|would be|equals)\b|[:=])"
+_IS = r"\W{0,4}(?:(?i:is|(?:w|sh)ould be|must be|equals)\b|[:=>])(?!\s*(?i:not)\b)"
 _MARKS = (
     # Not a heading, such as "#### Step 2".
     re.compile(r"#{4}\s*\**\s*(?=[-$€£\d.])(?P<said>[^\n]*)"),
     re.compile(r"\\boxed\s*\{(?P<said>(?:[^{}\n]|\{[^{}\n]*\})*)\}"),
-    re.compile(_SPOKEN + r"(?P<said>[^\n]*)"),
+    re.compile(r"(?i:answer)" + _IS + r"(?P<said>[^\n]*)"),
+    re.compile(r"(?i:final answer)[\s*:]*(?P<said>[^\n]*)"),
 )
-_BOLD = re.compile(r"\*\*(?P<said>[^*\n]+)\*\*")
+_BOLD = re.compile(r"\*\*(?P<said>[^*\n]+)\*\*(?P<colon>\s*:)?")
+_HEADING = re.compile(r"\s*(?:(?i:step|part|case|day)\b|\d+[.)]\s)|.*:\s*$")
+
+# Thousands set apart by spaces, where nothing else is said.
+_SPACED = re.compile(r"(?<=\d)\s(?=\d{3}(?:\s\d{3})*\D*$)")
 
 _LATEX = (
     (re.compile(r"\\[dt]?frac\s*\{(-?\d+)\}\s*\{(\d+)\}"), r" \1/\2"),
     (re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}"), r" \1 "),
     (re.compile(r"\{,\}"), ","),
+    (re.compile("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}\\b)"), ""),
     (re.compile(r"(?<=\d)\\[,!;: ]\s?(?=\d{3}\b)"), ""),
     (re.compile(r"\\[$%]"), lambda found: found.group()[1]),
     (re.compile(r"\\[()\[\],!;: ]"), " "),
     (re.compile("[−–](?=[$€£]?\\d)"), "-"),
 )
 
-_CHOICE = r"\(?\s*(?P<letter>[A-J])\s*(?:\)|\b)(?!['’]|\s+[a-z]|\w)"
+# Not the words A and I, and not the beginning of D-glucose.
+_CHOICE = (
+    r"\(?\s*(?P<letter>[A-J])(?:\s*\)|\b)(?!['’-]\w|\w|\s+(?:or|and)\s)"
+    r"(?:(?<![AI])|(?!\s+(?!because|since)[a-z]))"
+)
 _LETTERS = (
-    re.compile(r"\\boxed\s*\{\s*(?:\\\w+\s*\{)?\s*\(?(?P<letter>[A-Ja-j])\)?\s*\}"),
     re.compile(
-        _SPOKEN + r"(?!\s*(?i:not)\b)[\s*:_\"'$]*(?:(?i:option|choice)\s+)?[\s*\\]*"
-        r"(?:text\s*\{)?" + _CHOICE
+        r"\\boxed\s*\{\s*(?:\\\w+\s*\{)?\s*(?:(?i:option|choice)\s+)?\(?(?P<letter>[A-Ja-j])"
+        r"(?=\s*[}).:,]|\\)"
+    ),
+    re.compile(
+        r"(?i:answer|option|choice)" + _IS + r"(?:\s+(?i:therefore|thus|clearly|most likely)\b)?"
+        r"[\s*:_\"'`$\[{‘“]*(?:(?i:option|choice)\s+)?[\s*\\]*(?:\w+\s*\{)?" + _CHOICE
     ),
     re.compile(r"\*\*\s*(?:(?i:option|choice)\s+)?" + _CHOICE + r"[^*\n]*\*\*"),
-    re.compile(r"(?m)^\s*(?:(?i:option|choice)\s+)?\(?(?P<letter>[A-J])\)?\s*[.:]?\s*$"),
+    re.compile(r"(?m)^[\s#]*(?:(?i:option|choice)\s+)?\(?(?P<letter>[A-J])\)?\s*[.:]?\s*$"),
+    re.compile(r"\(?\b(?P<letter>[A-H])\b\)?\s+(?i:is|must be)\s+(?:the\s+)?(?i:correct|right)\b"),
     re.compile(r"\((?P<letter>[A-Ja-j])\)"),
 )
 
@@ -69,6 +83,8 @@ def number(text: str) -> str | None:
         if (value := _settled(found["said"])) is not None:
             return value
     for found in reversed(list(_BOLD.finditer(plain))):
+        if found["colon"] or _HEADING.match(found["said"]):
+            continue
         if (value := _settled(found["said"])) is not None:
             return value
     return next(reversed(list(_values(plain))), None)
@@ -92,6 +108,7 @@ def _plain(text: str) -> str:
 
 def _settled(said: str) -> str | None:
     """The number said after a mark: the one after the last sign of equality, else the first."""
+    said = _SPACED.sub("", said)
     return next(_values(said.rpartition("=")[2]), None) or next(_values(said), None)
 
 

@@ -11,7 +11,7 @@ from results.answers import SCHEMA, STOPPED, key_hash, questions_hash
 from results.evidence import Asked
 from workloads.chat import Chat
 from workloads.exam import Exam, Grade, Question, lm_eval_version
-from workloads.extraction import answer_part
+from workloads.extraction import THOUGHT, answer_part
 
 UNASKED = "never asked: the load ended before its turn came"
 
@@ -39,14 +39,17 @@ _NEVER = Answer(request="", state="cut", reason=UNASKED)
 
 def graded(exam: Exam, chats: Iterable[Chat], answers: Mapping[Place, Answer]) -> pa.Table:
     """A row of results.answers for each question and epoch; what failed has no score."""
-    read = {place: _read(answer, exam.stop) for place, answer in answers.items()}
+    sent = {(chat.question, chat.epoch): chat for chat in chats}
+    read = {
+        place: _read(answer, exam.stop, thinks=bool(sent[place].thinking))
+        for place, answer in answers.items()
+    }
     grades = exam.grades({place: text for place, (text, _) in read.items()})
-    hashes = {(chat.question, chat.epoch): chat.hash for chat in chats}
     rows = [
         _row(
             exam,
             question,
-            hashes[place],
+            sent[place].hash,
             answers.get(place, _NEVER),
             read.get(place, ("", False)),
             grades[place],
@@ -85,13 +88,17 @@ def asked(exam: Exam, table: pa.Table, chat: Chat, most: int, *, made_up: bool |
     )
 
 
-def _read(answer: Answer, stop: Iterable[str]) -> tuple[str, bool]:
+def _read(answer: Answer, stop: Iterable[str], *, thinks: bool) -> tuple[str, bool]:
     """The part of an answer that is graded, and whether a string ended it.
 
     Strings end answers here and not at the server, where they would end the reasoning too, and
     some servers take only four of them.
     """
-    part = answer_part(answer.text or "")
+    whole = answer.text or ""
+    if thinks and answer.finish_reason == "length" and not (answer.reasoning or THOUGHT in whole):
+        # A template may begin the reasoning, whose end is then its only mark.
+        return "", False
+    part = answer_part(whole)
     ends = [place for one in stop if (place := part.find(one)) >= 0]
     return (part[: min(ends)], True) if ends else (part, False)
 
@@ -105,12 +112,12 @@ def _row(
     grade: Grade,
 ) -> dict[str, Any]:
     text, stopped = read
-    answered, shown = answer.state == "ok", not exam.withheld
+    answered, shown, found = answer.state == "ok", not exam.withheld, grade.extracted
     row: dict[str, Any] = {
         "task": exam.name,
         "question": question.id,
         "epoch": question.epoch,
-        "group": question.group,
+        "group": question.group if shown or question.group is None else _hash(question.group),
         "prompt_hash": prompt_hash,
         "target_hash": _hash(question.target),
         "request": answer.request,
@@ -119,13 +126,14 @@ def _row(
         "finish_reason": STOPPED if stopped else answer.finish_reason,
         "truncated": answer.finish_reason == "length" and not stopped,
         "empty": answered and not text.strip(),
-        "parsed": answered and grade.extracted is not None,
+        "parsed": answered and found is not None,
         "input_tokens": answer.input_tokens,
         "output_tokens": answer.output_tokens,
         "retries": answer.retries,
-        "score": grade.scores[exam.headline] if answered else None,
+        "score": grade.scores.get(exam.headline) if answered else None,
         "scores": _scores(grade) if answered else [],
-        "extracted": grade.extracted if answered else None,
+        # A letter says which choice was taken, and nothing of its words.
+        "extracted": found if answered and (shown or len(found or "") == 1) else None,
         "text_hash": None if answer.text is None else _hash(answer.text),
     }
     if shown:

@@ -30,7 +30,7 @@ from harness.vllm.nodes import Launch
 from harness.vllm.pages import joined
 from harness.vllm.pulse import Pulse
 from harness.vllm.ready import answering, emptied, ended
-from harness.vllm.resident import Up, held, neighbours, resident
+from harness.vllm.resident import Up, held, neighbours, newer, resident
 from harness.vllm.witness import witnessed
 from harness.wire.client import HttpClient
 from harness.wire.deadline import Timeouts
@@ -152,6 +152,8 @@ class Vllm:
         Raises UnsupportedError where requests could not be worded as the settings say, and where
         the topology, the arm and the knobs cannot be had together.
         """
+        if refused := knobs.secret(deployment.flags, deployment.environment):
+            raise UnsupportedError(refused)
         self._endpoint(ANYWHERE).describe(_plain(deployment))
         return nodes.described(self, deployment)
 
@@ -221,7 +223,7 @@ class Vllm:
     async def _started(self, deployment: Deployment, seed: int, log: Path) -> AsyncIterator[Up]:
         """Servers of its own, and what was noted of them; they are gone afterwards."""
         _refuse_leftovers(log)
-        variables = knobs.variables(self, deployment)
+        variables, there = knobs.variables(self, deployment), frozenset(held())
         through = fleet.reach(self, self.nodes[0]) if self.nodes else None
         known = await offered(self.python, through=through)
         made = places.placed(self, deployment, known)
@@ -254,7 +256,8 @@ class Vllm:
             if cleared := await running.stop():
                 _note(log, f"removed what the server left: {', '.join(cleared)}")
             await places.refuse_taken(self, made)
-            await birth.released(before, variables, self.stop_timeout)
+            if not newer(there):
+                await birth.released(before, variables, self.stop_timeout)
 
     @asynccontextmanager
     async def _answering(

@@ -23,6 +23,7 @@ LINES = {
     "decoder off": r"Decoder SWA bounded replay is off: .+",
     "encoder off": r"(?<!Decoder )SWA bounded replay (needs model runner V2|is off (under|on) )",
     "graphs": r"Capturing decoder replay CUDA graphs",
+    "graphs changed": r"(?i)cudagraph.?mode\b.*(?:setting cudagraph_mode=|overriding to )([.\w]+)",
     "breakable": r"Auto-enabling VLLM_USE_BREAKABLE_CUDAGRAPH=1|Breakable CUDA graph enabled",
     "kv_format": r"Using DeepSeek's (\S+) KV cache format",
     "attention": r"Using (\w+) attention backend out of|cache block size to \d+ for (\S+) backend",
@@ -74,7 +75,18 @@ SWITCHES = {
 }
 """What a flag alone asks for."""
 
-TOLD_ONLY = frozenset((*COUNTS, "moe", "eplb", "speculative", "forced_outputs"))
+GRAPHS = {
+    "0": "NONE",
+    "1": "PIECEWISE",
+    "2": "FULL",
+    "[2, 0]": "FULL_DECODE_ONLY",
+    "[2, 1]": "FULL_AND_PIECEWISE",
+}
+"""The modes of CUDA graphs by the numbers that a server tells for them."""
+
+TOLD_ONLY = frozenset(
+    (*COUNTS, "moe", "eplb", "speculative", "forced_outputs", "prefix_caching", "graphs")
+)
 """What no line of the log shows, and only a server that tells its configuration."""
 
 Told = Mapping[str, Sequence[re.Match[str]]]
@@ -105,6 +117,9 @@ def requested(deployment: Deployment, command: Sequence[str]) -> dict[str, Any]:
         if (kernel := flags.get(flag, "auto").lower()) not in {"auto", "fp8"}:
             asked[name] = kernel
     asked |= {name: True for name, flag in SWITCHES.items() if flag in flags}
+    if caching := [word for word in command if long(word) == "--enable-prefix-caching"]:
+        asked["prefix_caching"] = not caching[-1].startswith("--no-")
+    asked |= _graphs_asked(flags, asked)
     if attention := _json(flags.get("--attention-config")):
         asked |= {"sparse_logits": True} if attention.get("indexer_sparse_logits") is True else {}
     if speculative := _json(flags.get("--speculative-config")):
@@ -112,6 +127,18 @@ def requested(deployment: Deployment, command: Sequence[str]) -> dict[str, Any]:
     if _json(flags.get("--additional-config")).get("decode_backend") == "latency_specialized":
         asked["specialized_decode"] = True
     return asked
+
+
+def _graphs_asked(flags: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The mode of CUDA graphs, where one is stated, and the largest of them that there can be."""
+    mode = _json(flags.get("--compilation-config")).get("cudagraph_mode")
+    mode = "NONE" if "--enforce-eager" in flags else mode
+    told = {"graphs": mode.upper()} if isinstance(mode, str) else {}
+    if "capture_size" not in asked:
+        return told
+    # No graph is larger than a step.
+    most = 0 if mode == "NONE" else asked.get("max_batched_tokens", asked["capture_size"])
+    return {**told, "capture_size": min(asked["capture_size"], most)}
 
 
 def observed(found: Told, config: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,6 +157,8 @@ def observed(found: Told, config: Mapping[str, Any], asked: Mapping[str, Any]) -
         "eplb": _section(config, "parallel_config").get("enable_eplb"),
         "forced_outputs": _section(config, "model_config").get("enable_trace_replay"),
         "speculative": _section(config, "speculative_config").get("method"),
+        "prefix_caching": _section(config, "cache_config").get("enable_prefix_caching"),
+        "graphs": _graphs(found, config),
     }
     seen |= {name: switches[name] for name in asked if switches.get(name) is not None}
     replay = replay_of(found, config) if found["kv_format"] or "replay" in asked else None
@@ -244,6 +273,14 @@ def _kernel(name: str, found: Told, config: Mapping[str, Any], asked: object) ->
     return value.lower() if isinstance(value, str) and value.lower() != "auto" else None
 
 
+def _graphs(found: Told, config: Mapping[str, Any]) -> str | None:
+    """The mode of CUDA graphs, as the log says that it was changed, else as it is told."""
+    if changed := found["graphs changed"]:
+        return _group(changed[-1]).strip(".").rpartition(".")[2].upper()
+    told = _section(config, "compilation_config").get("cudagraph_mode")
+    return GRAPHS.get(str(told))
+
+
 def _proven(name: str, found: Told) -> bool | None:
     """Whether there is a line for it; None where its absence would prove nothing."""
     return True if found[name] else False if found[WHOLE] else None
@@ -252,8 +289,8 @@ def _proven(name: str, found: Told) -> bool | None:
 def _proof(name: str, found: Told, asked: Any, seen: Any, log: str) -> str:
     if name == "replay":
         return _replay_proof(found, str(asked), str(seen), log)
-    if found.get(name):
-        return _quoted(found[name][-1], log)
+    if found.get(shown := "graphs changed" if name == "graphs" else name):
+        return _quoted(found[shown][-1], log)
     if name in {"expert_parallel", "sparse_logits", "specialized_decode"}:
         return f'{log} has no line "{_words(name)}"'
     return "/server_info says so"

@@ -198,13 +198,26 @@ def _told(log: Path) -> list[Case]:
     output = log.with_name(OUTPUT)
     try:
         told = orjson.loads(output.read_bytes())
-        [(one["requests"], one["ranks"][0]["latency_us"]["samples_us"]) for one in told]
+        unread = [one for one in told if not _readable(one)]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise EngineError(
             f"vllm {TOOL} left nothing to read in {output} ({error!r}): {telling(log)}"
         ) from error
+    if unread:
+        raise EngineError(
+            f"vllm {TOOL} told requests or times in {output} in a form that is not known here, "
+            "such as another version's: state an environment whose vLLM is 0.33.0"
+        )
     cases: list[Case] = told
     return cases
+
+
+def _readable(case: Case) -> bool:
+    """Whether its requests and ranks are mappings, and the times of its runs are times."""
+    requests, ranks = case["requests"], case["ranks"]
+    times = ranks[0]["latency_us"]["samples_us"]
+    parts = all(isinstance(one, dict) for one in (*requests, *ranks))
+    return parts and all(isinstance(time, int | float) and time > 0 for time in times)
 
 
 def _rows(workload: Forward, told: Sequence[Case]) -> pa.Table:
@@ -238,10 +251,19 @@ def _others(workload: Forward, told: Sequence[Case], ranks: int) -> list[str]:
     if len(ran) != len(asked):
         return [f"{len(ran)} steps were timed, and {len(asked)} were asked for"]
     pairs = zip(names, asked, ran, strict=True)
+    timed = [len(case["ranks"][0]["latency_us"]["samples_us"]) for case in told]
+    fewest = max((*timed, workload.samples))
     return [
-        f"step {name} ran with other requests than asked for"
-        for name, one, two in pairs
-        if one != two
+        *(
+            f"step {name} ran with other requests than asked for"
+            for name, one, two in pairs
+            if one != two
+        ),
+        *(
+            f"step {name} was timed {count} times, and other steps, or samples, are {fewest}"
+            for name, count in zip(names, timed, strict=True)
+            if count < fewest
+        ),
     ]
 
 
@@ -283,5 +305,5 @@ def _observed(
 
 def _all(ranks: Sequence[Case], name: str) -> Any:
     """What all steps have in common; a list where they differ."""
-    values = list(dict.fromkeys(one.get(name) for one in ranks))
-    return values[0] if len(values) == 1 else values
+    values = [one.get(name) for one in ranks]
+    return values[0] if values and all(one == values[0] for one in values) else values

@@ -1,12 +1,13 @@
 """What a suite may turn at vLLM by name, each as the flags that do it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.engine import Deployment, Replay
 from harness.topology import Topology
 from results.errors import UnsupportedError
+from results.secret import secret as called_secret
 
 if TYPE_CHECKING:
     from harness.vllm.engine import Vllm
@@ -57,7 +58,11 @@ _RECIPES: Mapping[Recipe, Options] = {
 
 
 def check(engine: "Vllm") -> None:
-    """Raises ValueError where the knobs of an engine contradict each other."""
+    """Raises ValueError where the knobs of an engine contradict each other, or hold a secret."""
+    words = [word for line in (engine.launcher, engine.router) for word in (line or "").split()]
+    own = (*engine.flags, *engine.prefill_flags, *engine.decode_flags)
+    if refused := secret([*own, *words], engine.environment):
+        raise ValueError(refused)
     if engine.forced_outputs and engine.speculation:
         raise ValueError(
             "forced_outputs and speculation exclude each other, since vLLM forces no output where "
@@ -73,6 +78,23 @@ def check(engine: "Vllm") -> None:
         raise ValueError("redundant_experts are for load balancing only: write eplb: true")
     if engine.sparse_logits and engine.index_format not in {None, "mxfp4"}:
         raise ValueError("sparse_logits needs index_format mxfp4: write that or remove it")
+
+
+def secret(words: Sequence[str], variables: Iterable[str]) -> str | None:
+    """Why a flag with its value, or a variable, must not be stated; None where none is secret."""
+    named = [
+        flag
+        for flag, following in zip(words, [*words, "-"][1:], strict=True)
+        if flag.startswith("--") and called_secret(flag.partition("=")[0])
+        if "=" in flag or not following.startswith("-")
+    ]
+    named += [name for name in variables if called_secret(name) or name.upper().endswith("_KEY")]
+    if not named:
+        return None
+    return (
+        f"{named[0].partition('=')[0]} holds a secret, and a suite is copied into every run "
+        "folder: set it as a variable where paceline is started, which servers inherit"
+    )
 
 
 def knobs(engine: "Vllm", replay: Replay | None, topology: Topology) -> Options:

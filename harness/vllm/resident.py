@@ -1,7 +1,7 @@
 """Servers that stay up between their points, beside those of other arms on the same GPUs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,9 @@ from harness.vllm.birth import Birth
 from harness.vllm.fleet import Fleet
 from harness.vllm.pulse import Pulse
 from results.errors import EngineError
+
+HEARING = 0.2
+"""Seconds in which the end of a server that was idle must have been heard of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,6 +52,12 @@ def held() -> dict[str, Held]:
     return _HELD.setdefault(asyncio.get_running_loop(), {})
 
 
+def newer(there: Collection[str]) -> bool:
+    """Whether servers stay up that were not `there`: their memory is not told from another's."""
+    others = (one for name, one in held().items() if name not in there)
+    return any(not one.task.cancelling() for one in others)
+
+
 def neighbours(up: Up) -> list[str]:
     """The arms that are up beside this one."""
     return sorted(one.up.arm for one in held().values() if one.up is not up)
@@ -64,6 +73,12 @@ async def resident(
     EngineError where the shares add up to more than all, and what `start` raises.
     """
     one = held().get(name)
+    if one is not None:
+        # Between points no event loop runs that would have heard of its end.
+        await asyncio.wait({one.up.fleet.exit}, timeout=HEARING)
+        if one.up.gone:
+            await _let_go(name, one)
+            one = None
     if one is None:
         _check(share)
         one = held()[name] = await _begin(share, start)
@@ -71,9 +86,14 @@ async def resident(
         yield one.up
     finally:
         if one.up.gone:
-            del held()[name]
-            one.release.set()
-            await one.task
+            await _let_go(name, one)
+
+
+async def _let_go(name: str, one: Held) -> None:
+    """Ends what is left of it. Raises EngineError where that cannot be ended."""
+    del held()[name]
+    one.release.set()
+    await one.task
 
 
 def _check(share: float) -> None:

@@ -38,7 +38,7 @@ def runs(router: str | None) -> bool:
 def check(router: str) -> None:
     """Raises ValueError where it is neither an address nor a command that can be filled in."""
     if runs(router):
-        if not urlsplit(router).hostname:
+        if not urlsplit(router).hostname or "@" in router:
             raise ValueError("router is no address: write http://HOST:PORT, or a command")
         return
     try:
