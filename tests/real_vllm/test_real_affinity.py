@@ -19,7 +19,15 @@ ROUTER = (
 )
 
 
-@pytest.mark.parametrize("affinity", ["rank-header", "port", "router"])
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        "port",
+        # Each is a start of two engines; test_real_ranks.py pins by the header too.
+        pytest.param("rank-header", marks=pytest.mark.slow),
+        pytest.param("router", marks=pytest.mark.slow),
+    ],
+)
 def test_sessions_stay_at_their_ranks(affinity, tmp_path):
     # Two of them take turns at importing.
     vllm = replace(engine(affinity=affinity, router=ROUTER), ready_timeout=900)
