@@ -10,7 +10,8 @@ from harness.load import Closed
 from tests.real_vllm.serving import engine, measured, problems
 from workloads.growing import Growing
 
-pytestmark = pytest.mark.real_vllm
+# Each is a start of two engines; test_real_ranks.py pins by the header too.
+pytestmark = [pytest.mark.real_vllm, pytest.mark.slow]
 
 CHAT = Growing(turns=4, first=1000, fresh=200, output=16)
 ROUTER = (
@@ -19,15 +20,7 @@ ROUTER = (
 )
 
 
-@pytest.mark.parametrize(
-    "affinity",
-    [
-        "port",
-        # Each is a start of two engines; test_real_ranks.py pins by the header too.
-        pytest.param("rank-header", marks=pytest.mark.slow),
-        pytest.param("router", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("affinity", ["rank-header", "port", "router"])
 def test_sessions_stay_at_their_ranks(affinity, tmp_path):
     # Two of them take turns at importing.
     vllm = replace(engine(affinity=affinity, router=ROUTER), ready_timeout=900)
