@@ -28,9 +28,9 @@ def running(tmp_path_factory):
         yield asked(url)
 
 
-def agents(running, folder, number, output):
+def agents(running, folder, number, output, turns=5):
     load = Closed(concurrency=number, sessions=number, warmup=0)
-    chat = Growing(turns=5, first=1500, fresh=500, output=output)
+    chat = Growing(turns=turns, first=1500, fresh=500, output=output)
     point = measured(running, chat, load, folder)
     assert problems(point) == []
     return point
@@ -47,5 +47,5 @@ def test_the_cache_collapses_and_every_count_still_agrees(running, tmp_path):
 
 
 def test_preemptions_are_seen(running, tmp_path):
-    long = agents(running, tmp_path, 10, 512)
+    long = agents(running, tmp_path, 10, 512, turns=2)
     assert rise(long, PREEMPTIONS) > 0
