@@ -80,6 +80,7 @@ class Program:
         mark: str,
         log: Path,
         place: Path | None,
+        hold: int,
         *,
         far: bool = False,
     ) -> None:
@@ -89,6 +90,7 @@ class Program:
         self._mark = mark
         self._log = log
         self._place = place
+        self._hold: int | None = hold
         self._known: set[tuple[int, int]] = set()
         self._shared: set[Path] = set()
         self._before = set(SHARED_MEMORY.iterdir())
@@ -135,9 +137,9 @@ class Program:
         Raises EngineError where something is still there after so many seconds.
         """
         self.note()
-        if self._far and self._root.stdin:
+        if self._far:
             # No signal of ours reaches the other machine, and the end of this does.
-            self._root.stdin.close()
+            self._let_go()
             await asyncio.wait({self.exit}, timeout=seconds)
         try:
             for number, share in ((signal.SIGINT, 0.5), (signal.SIGTERM, 0.25)):
@@ -149,6 +151,7 @@ class Program:
             self._kill()
             raise
         finally:
+            self._let_go()
             cleared = self._clear()
         if left := self.members():
             raise EngineError(
@@ -157,6 +160,12 @@ class Program:
             )
         await self.exit
         return cleared
+
+    def _let_go(self) -> None:
+        """Lets go of the standard input of its keeper, which ends what is left."""
+        if self._hold is not None:
+            os.close(self._hold)
+            self._hold = None
 
     async def _ended(self, number: signal.Signals, seconds: float) -> bool:
         """Sends every member the signal once, and waits until none is alive."""
@@ -232,18 +241,26 @@ async def start(
         kept = (NEAR, str(seconds), str(place), *command)
         words = [sys.executable, "-I", "-S", str(KEEPER), *kept]
     around = {"TMPDIR": str(place), **environment} if place else {}
-    with log.open("wb") as output:
-        root = await asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=output,
-            stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, **around, MARK: mark},
-            start_new_session=True,
-        )
+    # A pipe of asyncio's own would be closed as soon as the first process has ended.
+    held, hold = os.pipe()
+    try:
+        with log.open("wb") as output:
+            root = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=held,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, **around, MARK: mark},
+                start_new_session=True,
+            )
+    except BaseException:
+        os.close(hold)
+        raise
+    finally:
+        os.close(held)
     if background:
         _step_back(root.pid)
-    return Program(root, mark, log.resolve(), place, far=through is not None)  # noqa: ASYNC240
+    return Program(root, mark, log.resolve(), place, hold, far=through is not None)  # noqa: ASYNC240
 
 
 def far_line(

@@ -13,6 +13,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -151,6 +152,39 @@ def _run_point(
     return status
 
 
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What became of a point's requests, and why it ends early, if so, by setting `stop`.
+
+    `failures` are those of the last requests, as long as nothing else has come since.
+    """
+
+    stop: asyncio.Event
+    states: Counter[str] = field(default_factory=Counter)
+    deaths: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def count(self, record: RequestRecord) -> None:
+        """Takes one more request into account."""
+        self.states[record.state] += 1
+        if record.state != "failed":
+            self.failures.clear()
+            return
+        self.failures.append(record.reason or "no reason given")
+        # A server that refuses everything at once would be asked for ever, and fill the disk.
+        if len(self.failures) == FAILURES_IN_A_ROW:
+            told = f"the last {FAILURES_IN_A_ROW} requests all failed: {self.failures[-1]}"
+            self.deaths.append(told)
+            self.stop.set()
+
+    @property
+    def why(self) -> str | None:
+        """Why the point failed, if it did."""
+        if not self.states["ok"] and not self.states["cut"]:
+            return f"no request succeeded: {self.failures[0] if self.failures else 'none was sent'}"
+        return self.deaths[0] if self.deaths else None
+
+
 async def _measure(
     point: Point,
     folder: RunFolder,
@@ -160,25 +194,14 @@ async def _measure(
     heard: Hearing | None,
 ) -> tuple[str | None, Evidence, pa.Table | None]:
     """One point from the start of its server to its end: why it failed, if so, and the evidence."""
-    states: Counter[str] = Counter()
-    deaths: list[str] = []
-    failures: list[str] = []
-    stop = asyncio.Event()
+    tally = Tally(stop=asyncio.Event())
 
     def keep(record: RequestRecord) -> None:
-        states[record.state] += 1
         writer.add(record)
         watch.request_done(record)
-        if record.state != "failed":
-            failures.clear()
-            return
-        failures.append(record.reason or "no reason given")
-        # A server that refuses everything at once would be asked for ever, and fill the disk.
-        if len(failures) == FAILURES_IN_A_ROW:
-            deaths.append(f"the last {FAILURES_IN_A_ROW} requests all failed: {failures[-1]}")
-            stop.set()
+        tally.count(record)
 
-    deployment = point.deployment
+    deployment, stop = point.deployment, tally.stop
     engine = deployment.engine
     with _on_interrupt(stop):
         starting = engine.start(deployment, seed=point.noise_seed, log=writer.log_path, keys=keys)
@@ -186,7 +209,7 @@ async def _measure(
             _unless(stop, starting) as server,
             _on_the_wall(writer, engine.clock) as looks,
             sampled(server.metrics, writer.add_samples),
-            _watched(server, deaths, failures, stop),
+            _watched(server, tally),
         ):
             if heard:
                 await heard.admit(server)
@@ -203,11 +226,8 @@ async def _measure(
                 )
             )
             observed, steps = server.observe(), server.steps()
-    if stop.is_set() and not deaths:
+    if stop.is_set() and not tally.deaths:
         raise KeyboardInterrupt
-    reason = deaths[0] if deaths else None
-    if not states["ok"] and not states["cut"]:
-        reason = f"no request succeeded: {failures[0] if failures else 'none was sent'}"
     evidence = Evidence(
         observed=observed,
         clock=engine.clock,
@@ -217,7 +237,7 @@ async def _measure(
         protocol=window.protocol,
         restless=window.restless,
     )
-    return reason, evidence, steps
+    return tally.why, evidence, steps
 
 
 def _salt(folder: RunFolder, writer: PointWriter, pace: clock.Clock) -> int:
@@ -250,26 +270,21 @@ async def _unless(
 
 
 @asynccontextmanager
-async def _watched(
-    server: Server, deaths: list[str], failures: Sequence[str], stop: asyncio.Event
-) -> AsyncIterator[None]:
-    """Notes it where the server ends by itself, and stops the load then.
-
-    `failures` are those of the last requests, as long as nothing else has come since.
-    """
+async def _watched(server: Server, tally: Tally) -> AsyncIterator[None]:
+    """Notes it where the server ends by itself, and stops the load then."""
 
     async def watch(ended: Coroutine[Any, Any, str]) -> None:
         # Before what its requests say of it.
-        deaths.insert(0, await ended)
+        tally.deaths.insert(0, await ended)
         # What was in flight should fail for its own reason before the rest is cut.
         await asyncio.sleep(LAST_WORDS)
-        stop.set()
+        tally.stop.set()
 
     task = asyncio.ensure_future(watch(server.ended())) if server.ended else None
     try:
         yield
         # Its last requests may fail before it has ended.
-        if task and (deaths or failures):
+        if task and (tally.deaths or tally.failures):
             await asyncio.wait({task}, timeout=DYING)
     finally:
         if task:

@@ -38,10 +38,7 @@ def outlives(folder: Path, parent: str, child: str = STUBBORN + SLEEP, seconds: 
     async def main():
         program = await started(folder / "log", "-c", parent, child)
         await asyncio.wait({program.exit}, timeout=0.2 if "sleep(60)" in parent else None)
-        # One that is just becoming another program shows neither mark nor log for a moment.
-        async with asyncio.timeout(10):
-            while len(before := program.members()) < 2:  # noqa: ASYNC110 - it is another process
-                await asyncio.sleep(0.02)
+        before = program.members()
         begun = time.monotonic()
         await program.stop(seconds)
         return before, program.members(), time.monotonic() - begun
@@ -261,6 +258,30 @@ def test_what_is_left_when_its_keeper_is_killed_too_is_found(tmp_path):
     )
     (left,) = processes.leftovers(tmp_path)
     os.kill(left.pid, signal.SIGKILL)
+
+
+ORPHANED = """
+import os, time
+first = os.getppid()
+while os.getppid() == first:
+    time.sleep(0.02)
+time.sleep(0.3)
+print("still here", flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_outlives_a_command_is_kept_until_it_is_stopped(tmp_path):
+    async def main():
+        program = await started(tmp_path / "log", "-c", PARENT.format(more="", seconds=1), ORPHANED)
+        await asyncio.wait({program.exit})
+        async with asyncio.timeout(10):
+            while "still here" not in (tmp_path / "log").read_text():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await program.stop(2)
+        return program.members()
+
+    assert asyncio.run(main()) == []
 
 
 def test_a_program_that_is_not_there_is_an_error(tmp_path):
