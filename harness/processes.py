@@ -80,7 +80,7 @@ class Program:
         mark: str,
         log: Path,
         place: Path | None,
-        hold: int,
+        hold: int | None = None,
         *,
         far: bool = False,
     ) -> None:
@@ -90,7 +90,7 @@ class Program:
         self._mark = mark
         self._log = log
         self._place = place
-        self._hold: int | None = hold
+        self._hold = hold
         self._known: set[tuple[int, int]] = set()
         self._shared: set[Path] = set()
         self._before = set(SHARED_MEMORY.iterdir())
