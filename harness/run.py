@@ -14,6 +14,7 @@ from contextlib import (
     contextmanager,
 )
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from harness import clock
 from harness.drive import drive
-from harness.engine import Server
+from harness.engine import Deployment, Keeping, Server
 from harness.hearing import Hearing, hearing
 from harness.point import Point
 from harness.probe import probed
@@ -88,8 +89,13 @@ def run(
     kept, on Ctrl-C.
     """
     started = time.monotonic()
+    coming: list[Deployment] = []
     for point in points:
-        if isinstance(point.workload, Questions) and not folder.outcome(point.name, point.id):
+        if folder.outcome(point.name, point.id):
+            continue
+        if point.deployment not in coming:
+            coming.append(point.deployment)
+        if isinstance(point.workload, Questions):
             # What cannot be asked should not be found out when a server is up.
             point.workload.exam()
     statuses: Counter[str] = Counter()
@@ -108,7 +114,7 @@ def run(
                     status = "not started"
                 else:
                     watch.point_started(point.name, number, total, guess)
-                    status = _run_point(point, folder, watch, keys or {}, on)
+                    status = _run_point(point, folder, watch, keys or {}, on, coming)
             else:
                 watch.point_skipped(point.name, status)
             statuses[status] += 1
@@ -116,7 +122,12 @@ def run(
 
 
 def _run_point(
-    point: Point, folder: RunFolder, watch: Watch, keys: Mapping[str, str], on: clock.Lasting
+    point: Point,
+    folder: RunFolder,
+    watch: Watch,
+    keys: Mapping[str, str],
+    on: clock.Lasting,
+    coming: Sequence[Deployment],
 ) -> str:
     started = time.monotonic()
     if point.changed:
@@ -134,7 +145,9 @@ def _run_point(
         measuring = (
             probed(point, writer.log_path, writer.add_samples)
             if isinstance(point.workload, Forward)
-            else _measure(point, folder, writer, watch, keys, heard)
+            else _measure(
+                point, folder, writer, watch, heard, _started(point, coming, writer.log_path, keys)
+            )
         )
         reason, evidence, steps = on(engine.clock, measuring)
         if heard and evidence:
@@ -190,8 +203,8 @@ async def _measure(
     folder: RunFolder,
     writer: PointWriter,
     watch: Watch,
-    keys: Mapping[str, str],
     heard: Hearing | None,
+    starting: AbstractAsyncContextManager[Server],
 ) -> tuple[str | None, Evidence, pa.Table | None]:
     """One point from the start of its server to its end: why it failed, if so, and the evidence."""
     tally = Tally(stop=asyncio.Event())
@@ -201,10 +214,8 @@ async def _measure(
         watch.request_done(record)
         tally.count(record)
 
-    deployment, stop = point.deployment, tally.stop
-    engine = deployment.engine
+    engine, stop = point.deployment.engine, tally.stop
     with _on_interrupt(stop):
-        starting = engine.start(deployment, seed=point.noise_seed, log=writer.log_path, keys=keys)
         async with (
             _unless(stop, starting) as server,
             _on_the_wall(writer, engine.clock) as looks,
@@ -238,6 +249,19 @@ async def _measure(
         restless=window.restless,
     )
     return tally.why, evidence, steps
+
+
+@asynccontextmanager
+async def _started(
+    point: Point, coming: Sequence[Deployment], log: Path, keys: Mapping[str, str]
+) -> AsyncIterator[Server]:
+    """The point's server, beside those of other points that may come up at the same time."""
+    deployment, seed = point.deployment, point.noise_seed
+    engine = deployment.engine
+    if isinstance(engine, Keeping):
+        await engine.together(coming, seed=seed, log=log)
+    async with engine.start(deployment, seed=seed, log=log, keys=keys) as server:
+        yield server
 
 
 def _salt(folder: RunFolder, writer: PointWriter, pace: clock.Clock) -> int:

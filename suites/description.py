@@ -1,7 +1,7 @@
 """What a plan comes to, told before anything starts."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -75,7 +75,7 @@ def _servers(plan: Plan) -> int:
     for point in plan.points:
         match point.deployment.engine:
             case Vllm(resident_share=float()):
-                staying.add(repr(point.deployment))
+                staying.add(repr(replace(point.deployment, pinned=True)))
             case Endpoint():
                 pass
             case engine:

@@ -1,7 +1,7 @@
 """Plans: the points of a suite in the order in which they run."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.load import Closed, Load, Open, Recorded
 from harness.point import Point
+from results.errors import InputError
 from results.origin import Maker
 from suites.suite import Suite
 from workloads.prompt import seed_of
@@ -36,6 +37,16 @@ class Plan:
         """8 hex digits over the suite's name and every point, in order."""
         names = "\n".join([self.suite, *(point.id for point in self.points)])
         return hashlib.sha256(names.encode()).hexdigest()[:8]
+
+    def of(self, experiments: Collection[str]) -> tuple[Point, ...]:
+        """The points of some experiments. Raises InputError where the plan has none of a name."""
+        there = list(dict.fromkeys(point.experiment for point in self.points))
+        for name in experiments:
+            if name not in there:
+                raise InputError(
+                    f"{self.suite} has no experiment {name}: it has {', '.join(there)}"
+                )
+        return tuple(point for point in self.points if point.experiment in experiments)
 
     def facts(self) -> dict[str, Any]:
         """What plan.json says of it."""

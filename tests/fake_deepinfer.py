@@ -1,8 +1,8 @@
 """A simulated DeepInfer: modules with the published names and arguments, run by the real worker.
 
-Its speed is made up: a prefill takes FAKE_PREFILL seconds and FAKE_TOKEN more for each token that
-is not replayed, a decode step FAKE_DECODE seconds. Outputs come a step late, as the real engine's
-do where it schedules ahead.
+Its speed is made up: it loads for FAKE_LOADING seconds; a prefill takes FAKE_PREFILL seconds and
+FAKE_TOKEN more for each token that is not replayed, a decode step FAKE_DECODE seconds. Outputs come
+a step late, as the real engine's do where it schedules ahead.
 """
 
 import os
@@ -253,6 +253,8 @@ class LLM:
         **kwargs,
     ):
         sys.stdout.write("loading weights\n")
+        sys.stdout.flush()
+        time.sleep(setting("FAKE_LOADING", 0))
         kwargs.setdefault("disable_log_stats", True)
         args = EngineArgs(
             model=model,

@@ -69,6 +69,7 @@ class Answers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/reset_prefix_cache":
+            print("emptied the caches of ranks", *self.ranks, flush=True)
             self.say(200, b'{"success": true}')
             return
         if time.monotonic() - STARTED < float(option("--fake-loading", "0")):
@@ -215,6 +216,12 @@ def watch(engine: subprocess.Popen[bytes]) -> None:
 
 
 def serve() -> None:
+    if meeting := option("--fake-meeting"):
+        # Comes up when as many servers have begun as there are to be.
+        folder, _, number = meeting.partition(":")
+        Path(folder, str(os.getpid())).touch()
+        while len(list(Path(folder).iterdir())) < int(number):
+            time.sleep(0.01)
     if "--fake-death" in sys.argv:
         print("INFO 11-30 06:00:00 [core.py:1] loading")
         print("(EngineCore pid=7) ERROR 11-30 06:00:01 [core.py:2] ValueError: no such layer")
@@ -282,6 +289,7 @@ def main() -> None:
         print("  --enable-prompt-tokens-details, --no-enable-prompt-tokens-details")
         print("  --swa-bounded-replay, --no-swa-bounded-replay\n  --max-cudagraph-capture-size N")
         print("  --gpu-memory-utilization SHARE\n  --compilation-config JSON")
+        print("  --kv-cache-memory-bytes N")
         print("  --kv-cache-dtype {auto,fp8}\n          not in --fake-prose")
         print("  --headless\n  --enable-expert-parallel\n  --kv-transfer-config JSON")
         names = ("size", "size-local", "start-rank", "rank", "address", "rpc-port")

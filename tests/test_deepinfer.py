@@ -1,7 +1,10 @@
 """DeepInfer as an engine kind, its worker run on a simulated engine of the published names."""
 
 import asyncio
+import os
+import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +37,7 @@ from workloads.prompt import marked
 from workloads.single import Single
 
 FAKE = str(Path(__file__).with_name("fake_deepinfer.py"))
+CHILD = "import subprocess; subprocess.Popen(['sleep', '60'], stdin=-3, stdout=-3)"
 ALONE = Closed(concurrency=1, sessions=2)
 
 
@@ -171,6 +175,15 @@ def test_what_follows_from_the_topology_is_no_argument():
         DeepInfer(arguments={"engine_rank": 1})
 
 
+def test_what_holds_a_secret_is_refused():
+    sentence = "^HF_TOKEN holds a secret, .* which workers inherit$"
+    with pytest.raises(ValueError, match=sentence):
+        DeepInfer(environment={"HF_TOKEN": "hf_1"})
+    wanted = deployment(environment={"HF_TOKEN": "hf_1"})
+    with pytest.raises(UnsupportedError, match=sentence):
+        wanted.engine.describe(wanted)
+
+
 def test_single_prompts_and_batches_become_valid_points(tmp_path):
     made = engine(environment={"DEEPINFER_USE_NEXTN_DECODE": "0"})
     alone = point(made, Single(prompt=256, output=12), replay="on")
@@ -237,6 +250,7 @@ def test_a_worker_that_does_not_come_up_is_said_to(settings, words, tmp_path):
         ("print('hello')", 20, "said what is no JSON line"),
         ('print(\'{"ev": "ready", "now": 1.0}\')', 20, "says that it is 1.0 on its clock"),
         ('print(\'{"ev": "ready", "protocol": 2}\')', 20, "speaks protocol 2 and not 1"),
+        (f"{CHILD}; raise SystemExit(4)", 20, "ended with status 4"),
         ("import time; time.sleep(60)", 0.3, r"not ready within 0.3 s \(ready_timeout\)"),
     ],
 )
@@ -306,6 +320,57 @@ def test_a_worker_that_falls_silent_fails_its_requests(tmp_path):
     (reply,), _ = replies(deployment(made), tmp_path, request("r"))
     assert reply.error == "the worker of rank 0 said nothing for 0.3 s"
     assert processes.leftovers(tmp_path) == []
+
+
+SUITE = """
+suite: killed
+seed: 1
+experiments:
+  - name: offline
+    engine:
+      kind: deepinfer
+      python: {python}
+      worker: {worker}
+      environment: {{FAKE_LOADING: "60"}}
+      stop_timeout: 2
+    model: m
+    topology: DP2
+    workload: {{kind: single, prompt: 64, output: 4}}
+    load: {{kind: closed, concurrency: 1, sessions: 2}}
+"""
+
+
+def test_workers_that_listen_to_nobody_are_gone_soon_after_paceline_is_killed(tmp_path):
+    suite = tmp_path / "killed.yaml"
+    suite.write_text(SUITE.format(python=sys.executable, worker=FAKE))
+    told = (tmp_path / "told").open("wb")
+    paceline = subprocess.Popen(
+        [sys.executable, "-m", "cli", "run", str(suite), "--out", str(tmp_path / "run")],
+        stdout=told,
+        stderr=told,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    deadline = time.monotonic() + 60
+    while logged(tmp_path).count("loading weights") < 2:
+        assert paceline.poll() is None, (tmp_path / "told").read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    members = [one for one in processes.leftovers(tmp_path) if one.pid != paceline.pid]
+    paceline.kill()
+    paceline.wait()
+    told.close()
+    # Of each rank the worker, and two keepers before it.
+    assert len(members) == 6
+    deadline = time.monotonic() + 10
+    while processes.leftovers(tmp_path):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert list(tmp_path.glob("paceline-*")) == []
+
+
+def logged(folder: Path) -> str:
+    """What the workers of the runs in a folder have logged."""
+    return "".join(log.read_text() for log in folder.glob("run/**/server.log"))
 
 
 def test_it_is_compared_with_a_server_on_what_both_can_do(tmp_path):

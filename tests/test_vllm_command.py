@@ -229,12 +229,36 @@ def test_a_mask_ends_at_the_first_gpu_that_is_none(count, mask, seen):
         ({"decode_flags": ("--hf-token=hf_1",)}, "--hf-token"),
         ({"environment": {"HF_TOKEN": "hf_1"}}, "HF_TOKEN"),
         ({"environment": {"AWS_SECRET_ACCESS_KEY": "1"}}, "AWS_SECRET_ACCESS_KEY"),
+        ({"environment": {"http_proxy": "http://me:hf_1@proxy:1"}}, "http_proxy"),
         ({"router": "vllm-router --api-key sk-1 --port {port}"}, "--api-key"),
+        ({"launcher": "sshpass -p hf_1 ssh {host}"}, "sshpass -p"),
+        ({"launcher": "/usr/bin/sshpass -v -P word -phf_1 ssh {host}"}, "sshpass -p"),
+        ({"launcher": "sh -c 'sshpass -p hf_1 ssh {host}'"}, "sshpass -p"),
+        ({"launcher": "plink -batch -pw hf_1 {host}"}, "plink -pw"),
+        ({"launcher": "env SSHPASS=hf_1 sshpass -e ssh {host}"}, "SSHPASS"),
+        ({"launcher": "ssh {host} ALL_PROXY=socks5://me:hf_1@proxy:1"}, "ALL_PROXY"),
+        ({"launcher": "tunnel --by http://me:hf_1@proxy:1 {host}"}, "an address with a login"),
     ],
 )
 def test_a_secret_is_refused_where_it_would_be_copied_into_run_folders(settings, name):
-    with pytest.raises(ValueError, match=f"^{name} holds a secret.* which servers inherit$"):
+    with pytest.raises(
+        ValueError, match=f"^{name} holds a secret.* which servers inherit$"
+    ) as caught:
         Vllm(**settings)
+    assert "hf_1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "ssh -p 22 me@{host}",
+        "sshpass -e ssh -p 22 {host}",
+        "sshpass -f .password ssh -p 22 {host}",
+        "env FAKE_NODE={host} sh -c",
+    ],
+)
+def test_a_launcher_whose_password_stands_elsewhere_is_taken(launcher):
+    assert Vllm(launcher=launcher, nodes=("a",)).launcher == launcher
 
 
 def test_a_secret_of_a_deployment_is_refused_and_a_flag_without_one_is_not():

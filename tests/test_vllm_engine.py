@@ -217,11 +217,11 @@ def ran(folder: Path, points: list[Point], watch: Silent | None = None):
     return read(run_folder.path).points
 
 
-def short(vllm: Vllm, position: int, sessions: int) -> Point:
+def short(vllm: Vllm, position: int, sessions: int, deployed: Deployment | None = None) -> Point:
     """A point of so many requests, one after the other and with none before them."""
     return Point(
         experiment="wire",
-        deployment=deployment(vllm, replay="on"),
+        deployment=deployed or deployment(vllm, replay="on"),
         workload=Growing(turns=1, first=40, fresh=10, output=4),
         load=Closed(concurrency=1, sessions=sessions, warmup=0),
         position=position,
@@ -340,6 +340,59 @@ def test_arms_with_a_share_stay_up_between_their_points_and_say_so(tmp_path):
     assert "is up since an earlier point" in log
     assert "its prefix cache was emptied" in log
     assert processes.leftovers(tmp_path) == []
+
+
+def test_arms_that_state_their_kv_cache_come_up_at_the_same_time(tmp_path):
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    vllm = engine(
+        tmp_path,
+        "--fake-meeting",
+        f"{meeting}:2",
+        resident_share=0.4,
+        kv_cache_memory_bytes=1 << 30,
+    )
+    arms = [deployment(vllm, replay=arm) for arm in ("off", "on")]
+    points = [short(vllm, position, sessions=2, deployed=arm) for position, arm in enumerate(arms)]
+    found = ran(tmp_path, points)
+    assert [faults(point) for point in found] == [[]] * 2
+    assert len(list(meeting.iterdir())) == 2
+    started = [point.evidence.observed for point in found]
+    assert "--kv-cache-memory-bytes 1073741824" in started[0].configuration["command"]
+    assert [one.start["resident_beside"] for one in started] == [
+        ["vllm TP1 replay=on"],
+        ["vllm TP1 replay=off"],
+    ]
+    assert "start-2/server.log" in (found[1].path / "server.log").read_text()
+    assert processes.leftovers(tmp_path) == []
+
+
+def test_an_arm_that_does_not_come_up_with_the_others_says_so_at_its_own_point(tmp_path):
+    shared = {"resident_share": 0.3, "kv_cache_memory_bytes": 1 << 30}
+    vllm = engine(tmp_path, **shared)
+    arms = [
+        deployment(vllm, replay="off"),
+        deployment(vllm, replay="on", flags=("--fake-death",)),
+        deployment(vllm),
+    ]
+    points = [short(vllm, position, sessions=1, deployed=arm) for position, arm in enumerate(arms)]
+    found = ran(tmp_path, points)
+    assert [point.status for point in found] == ["finished", "failed", "finished"]
+    assert "ended with status 3 before it had answered" in found[1].reason
+    assert processes.leftovers(tmp_path) == []
+
+
+def test_pinned_and_unpinned_sessions_share_a_server_that_stays_up(tmp_path):
+    vllm = engine(tmp_path, resident_share=0.4)
+    arms = [deployment(vllm, "DEP2", pinned=pinned) for pinned in (True, False)]
+    points = [short(vllm, position, sessions=2, deployed=arm) for position, arm in enumerate(arms)]
+    found = ran(tmp_path, points)
+    assert [point.status for point in found] == ["finished"] * 2
+    assert [(point.path / "server_info.json").exists() for point in found] == [True, False]
+    shown = [point.evidence.observed for point in found]
+    assert shown[0].features["affinity"] == "rank-header"
+    assert "affinity" not in shown[1].features | shown[1].requested
+    assert "may go to any rank" in shown[1].start["affinity"]
 
 
 def test_shares_that_add_up_to_more_than_a_gpu_are_refused(tmp_path):

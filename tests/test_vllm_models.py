@@ -64,6 +64,29 @@ def test_a_small_engram_has_a_prime_number_of_rows_for_each_part(tmp_path):
     assert text["engram_compressed_vocab_size"] == shrunk.VOCABULARY - 26 - 3
 
 
+def test_drafts_are_three_layers_of_the_window_alone_that_start_from_late_layers(folder, tmp_path):
+    make("v41-shrunk", tmp_path / "m", Path("no-python"), drafts=True)
+    text, without = text_of(tmp_path / "m"), text_of(folder)
+    layers = text["num_hidden_layers"]
+    assert (text["num_nextn_predict_layers"], without["num_nextn_predict_layers"]) == (3, 0)
+    assert text["compress_ratios"] == [*without["compress_ratios"], 0, 0, 0]
+    # vLLM hands over what enters a layer: nothing enters layer 0 that was computed.
+    assert text["dspark_target_layer_ids"] == sorted(set(text["dspark_target_layer_ids"]))
+    assert all(0 < layer <= layers for layer in text["dspark_target_layer_ids"])
+    assert text["dspark_n_routed_experts"] >= text["dspark_num_experts_per_tok"]
+    assert text["dspark_noise_token_id"] < text["vocab_size"]
+    drafted = {key for key in text if key.startswith("dspark")}
+    assert drafted
+    assert not drafted & without.keys()
+    changed = {key for key in without if text[key] != without[key]}
+    assert changed == {"num_nextn_predict_layers", "compress_ratios"}
+
+
+def test_drafts_of_a_model_that_has_none_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"nano has no drafts: --drafts is for v41-shrunk and"):
+        make("nano", tmp_path / "m", Path("no-python"), drafts=True)
+
+
 def test_a_model_that_is_there_is_left_alone(folder):
     before = (folder / "config.json").stat().st_mtime_ns
     make("v41-shrunk-engram", folder, Path("no-python"))

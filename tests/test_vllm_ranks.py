@@ -18,7 +18,7 @@ from harness.vllm.engine import Vllm
 from results.folder import create
 from results.metrics import summarise
 from results.run import RunPoint, read
-from tests.test_vllm_engine import Silent, deployment, engine, faults
+from tests.test_vllm_engine import Silent, deployment, engine, faults, ran
 from workloads.growing import Growing
 
 ROUTER = (
@@ -186,6 +186,26 @@ def test_nodes_behind_a_router_are_started_and_stopped_through_a_launcher(tmp_pa
     assert (point.status, point.reason, faults(point)) == ("finished", None, [])
     observed = point.evidence.observed
     assert (observed.features["affinity"], observed.start["gpus"]) == ("router", None)
+
+
+def test_the_caches_of_every_node_are_emptied_before_a_later_point(tmp_path):
+    vllm = far(tmp_path, affinity="port", resident_share=0.4)
+    points = [
+        Point(
+            experiment="ranks",
+            deployment=deployment(vllm, "DP2"),
+            workload=Growing(turns=1, first=40, fresh=10, output=4),
+            load=Closed(concurrency=1, sessions=2, warmup=0),
+            position=position,
+        )
+        for position in (0, 1)
+    ]
+    first, later = ran(tmp_path, points)
+    assert (later.status, later.reason, faults(later)) == ("finished", None, [])
+    assert "its prefix cache was emptied" in (later.path / "server.log").read_text()
+    told = "emptied the caches of ranks {}\n".format
+    assert told(0) in (first.path / "server.log").read_text()
+    assert told(1) in (first.path / "server-2.log").read_text()
 
 
 def test_a_node_that_ends_ends_the_point_with_its_log(tmp_path):

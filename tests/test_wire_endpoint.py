@@ -220,12 +220,25 @@ def test_its_settings_are_plain_values():
         ({"proxy": "http://me:secret@proxy:1"}, "the proxy holds a secret"),
         ({"proxy": "me:secret@proxy:1"}, "the proxy holds a secret"),
         ({"headers": {"Authorization": "Bearer x"}}, "the header Authorization holds a secret"),
+        ({"headers": {"Cookie": "x"}}, "the header Cookie holds a secret"),
+        ({"headers": {"X-Proxy": "Bearer x"}}, "the header X-Proxy holds a secret"),
+        ({"body": {"api_key": "me:secret"}}, "api_key of body holds a secret"),
+        ({"body": {"via": {"accessKey": "me:secret"}}}, "accessKey of body holds a secret"),
+        ({"body": {"via": [{"auth": "Bearer me:secret"}]}}, "auth of body holds a secret"),
+        ({"body": {"image": "http://me:secret@host/i"}}, "image of body holds a secret"),
     ],
 )
 def test_what_would_put_a_secret_into_a_run_folder_is_refused(settings, sentence):
     with pytest.raises(ValueError, match=sentence) as caught:
         Endpoint(**{"url": "http://host:1", "model": "m", **settings})
     assert "me:secret" not in str(caught.value)
+
+
+def test_fields_of_a_body_that_are_only_near_a_secret_are_taken():
+    schema = {"properties": {"password": {"type": "string"}}}
+    body = {"api_key": None, "max_tokens": 8, "prompt_cache_key": "a", "guided_json": schema}
+    words = {"messages": [{"role": "system", "content": "Write Basic programs at a token: x"}]}
+    assert Endpoint(url="http://host:1", model="m", body=body | words).body == body | words
 
 
 def test_a_server_that_says_it_is_simulated_is_never_called_measured(tmp_path):

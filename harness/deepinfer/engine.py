@@ -24,6 +24,7 @@ from harness.wire.pool import Pool, plain, tokenized
 from harness.wire.render import Renderer
 from results.errors import EngineError, UnsupportedError
 from results.evidence import Observed
+from results.secret import stated
 from workloads.session import Workload
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -84,6 +85,8 @@ class DeepInfer:
                 f"arguments hold {taken[0]}, which is set from the topology and from how it is "
                 "measured: leave it out"
             )
+        if refused := _secret({**self.arguments, **self.environment}):
+            raise ValueError(refused)
 
     @property
     def clock(self) -> Clock:
@@ -106,6 +109,8 @@ class DeepInfer:
         """
         limits.check_deployment(deployment, len(self.devices) or None)
         self._check_arm(deployment)
+        if refused := _secret(deployment.environment):
+            raise UnsupportedError(refused)
         lines = []
         for rank in range(deployment.topology.ranks):
             variables = self.variables(deployment, rank).items()
@@ -185,7 +190,9 @@ class DeepInfer:
         meeting = {"MASTER_ADDR": HOST, "MASTER_PORT": str(_free_port() + BELOW_MASTER)}
         for rank in range(deployment.topology.ranks):
             variables = {**meeting, **self.variables(deployment, rank)}
-            links.append(await linked(self.command, variables, log, rank=rank))
+            links.append(
+                await linked(self.command, variables, log, rank=rank, seconds=self.stop_timeout)
+            )
         orders = [
             {
                 "op": "init",
@@ -243,6 +250,16 @@ async def _counters(client: WorkerClient, log: Path) -> str:
         lines.append(f'paceline:step_seconds_total{{rank="{rank}"}} {pace.stepping:.9g}')
         lines.append(f'paceline:between_steps_seconds_total{{rank="{rank}"}} {pace.between:.9g}')
     return "\n".join(lines)
+
+
+def _secret(settings: Mapping[str, Any]) -> str | None:
+    """Why one of the settings must not be stated; None where none is secret."""
+    if (name := stated(settings)) is None:
+        return None
+    return (
+        f"{name} holds a secret, and a suite is copied into every run folder: set it as a variable "
+        "where paceline is started, which workers inherit"
+    )
 
 
 def _refuse_leftovers(log: Path) -> None:

@@ -1,17 +1,15 @@
 """A worker process, and the JSON lines that go to it and come from it."""
 
 import asyncio
-import os
-import tempfile
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from harness import processes
 from harness.clock import now
-from harness.processes import MARK, Program
+from harness.processes import Program
 from harness.vllm.log import telling
 from results.errors import EngineError, UnsupportedError
 
@@ -37,14 +35,12 @@ class Link:
     `heard` is when it said something last, `ended` why it will say no more.
     """
 
-    def __init__(self, rank: int, program: Program, root: asyncio.subprocess.Process, log: Path):
-        assert root.stdin is not None
-        assert root.stdout is not None
+    def __init__(self, rank: int, program: Program, log: Path):
         self.rank = rank
         self.program = program
         self.heard = now()
         self.ended: str | None = None
-        self._writer, self._reader = root.stdin, root.stdout
+        self._writer, self._reader = program.lines
         self._log = log
 
     def tell(self, **order: Any) -> None:
@@ -131,33 +127,14 @@ class Link:
 
 
 async def linked(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, *, rank: int
+    command: Sequence[str], environment: Mapping[str, str], log: Path, *, rank: int, seconds: float
 ) -> Link:
-    """A started worker, what it logs added to `log`.
+    """A started worker, what it logs added to `log`; it is gone so many seconds after paceline.
 
     Raises EngineError where there is no such program, and where this is not Linux.
     """
-    if not Path("/proc/self/stat").exists():  # noqa: ASYNC240
-        raise EngineError(
-            "workers can be started on Linux only: what they start is read from /proc"
-        )
-    mark = f"{os.getpid()}-{uuid.uuid4().hex}"
-    place = Path(tempfile.mkdtemp(prefix="paceline-"))
-    try:
-        with log.open("ab") as output:
-            root = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=output,
-                env={**os.environ, "TMPDIR": str(place), **environment, MARK: mark},
-                limit=LINE,
-                start_new_session=True,
-            )
-    except OSError as error:
-        place.rmdir()  # noqa: ASYNC240
-        raise EngineError(f"{command[0]} cannot be started: {error.strerror}") from error
-    return Link(rank, Program(root, mark, log.resolve(), place), root, log)  # noqa: ASYNC240
+    program = await processes.start(command, environment, log, seconds=seconds, line=LINE)
+    return Link(rank, program, log)
 
 
 async def parted(links: Sequence[Link], seconds: float) -> None:

@@ -110,6 +110,7 @@ async def noted(
     seconds: float,
     build: dict[str, Any],
     before: Mapping[str, int] | None,
+    alone: bool,
     pids: Iterable[int],
     surroundings: Mapping[str, str],
     affinity: Affinity | None,
@@ -117,7 +118,8 @@ async def noted(
     """Everything about `processes`, with their logs, that have just answered.
 
     What engines tell of themselves goes into files beside the logs. `before` are the bytes in use
-    on every GPU before they were started, where these are this machine's.
+    on every GPU before they were started, where these are this machine's; what each took since is
+    told where they came up alone.
     """
     parts = [await _part(processes, engine) for engine in _engines(processes)]
     after = None if before is None else await gpus.memory(surroundings)
@@ -128,7 +130,7 @@ async def noted(
         seconds=seconds,
         installed=build,
         held=None if taken is None else tuple(sorted(held, key=int)),
-        memory={"gpu_bytes": held, "host": memory.memory(pids)},
+        memory={**({"gpu_bytes": held} if alone else {}), "host": memory.memory(pids)},
         affinity=affinity,
     )
 

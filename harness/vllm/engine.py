@@ -30,7 +30,7 @@ from harness.vllm.nodes import Launch
 from harness.vllm.pages import joined
 from harness.vllm.pulse import Pulse
 from harness.vllm.ready import answering, emptied, ended
-from harness.vllm.resident import Up, held, neighbours, newer, resident
+from harness.vllm.resident import Start, Up, held, neighbours, newer, resident, together
 from harness.vllm.witness import witnessed
 from harness.wire.client import HttpClient
 from harness.wire.deadline import Timeouts
@@ -102,6 +102,7 @@ class Vllm:
     ready_timeout: Annotated[float, Gt(0)] = 1800.0
     stop_timeout: Annotated[float, Gt(0)] = 60.0
     resident_share: Annotated[float, Gt(0), Lt(1)] | None = None
+    kv_cache_memory_bytes: Annotated[int, Gt(0)] | None = None
     mode: Mode = "ids"
     tokenizer: str | None = None
     vocabulary: int = 32_000
@@ -188,13 +189,7 @@ class Vllm:
         where another one is in the way, where it ends before it answers or takes too long, and
         where something of it cannot be ended.
         """
-        self.describe(deployment)
-        if refused := nodes.refusal(self, deployment):
-            raise UnsupportedError(refused)
         variables = knobs.variables(self, deployment)
-        if self.provenance == "measured" and self.launcher is None:
-            devices.check(deployment.topology, variables)
-            variant.check(self.variant, variables)
         async with self._up(deployment, seed, log) as up, AsyncExitStack() as stack:
             if up.fleet.logs[0] != log:
                 _note(log, await _taken_up(up))
@@ -204,25 +199,62 @@ class Vllm:
                 page = await stack.enter_async_context(watching)
             yield replace(
                 up.server,
-                observe=lambda: witnessed(up, deployment, neighbours(up), self.variant),
+                observe=lambda: witnessed(
+                    _shown(up, deployment), deployment, neighbours(up), self.variant
+                ),
                 metrics=page,
                 made_up=knobs.made_up(self, deployment),
                 compiles=self.provenance == "measured",
                 ended=lambda: ended(up.fleet, up.pulse),
             )
 
+    def _refuse(self, deployment: Deployment) -> None:
+        """Raises UnsupportedError where the deployment cannot be had here."""
+        self.describe(deployment)
+        if refused := nodes.refusal(self, deployment):
+            raise UnsupportedError(refused)
+        if self.provenance == "measured" and self.launcher is None:
+            variables = knobs.variables(self, deployment)
+            devices.check(deployment.topology, variables)
+            variant.check(self.variant, variables)
+
     def _up(self, deployment: Deployment, seed: int, log: Path) -> AbstractAsyncContextManager[Up]:
         """The server, from when it has come up; it stays up where it is resident."""
-        start = partial(self._started, deployment, seed, log)
         if self.resident_share is None:
-            return start()
-        name = orjson.dumps(asdict(deployment), option=orjson.OPT_SORT_KEYS).decode()
-        return resident(name, self.resident_share, start)
+            _refuse_leftovers(log)
+            return self.up(deployment, seed, log)
+        kept = _kept(deployment)
+        if _name(kept) not in held():
+            _refuse_leftovers(log)
+        return resident(_name(kept), self.resident_share, partial(self.up, kept, seed, log))
+
+    async def together(self, deployments: Sequence[Deployment], *, seed: int, log: Path) -> None:
+        """Starts at once those that stay up with a stated size of KV cache.
+
+        vLLM measures what is left for its cache, which others may not change meanwhile. Each logs
+        into a folder beside `log`. Raises EngineError where a server of an earlier run is there.
+        """
+        starts: dict[str, tuple[float, Start]] = {}
+        wide = set()
+        for one in map(_kept, deployments):
+            match one.engine:
+                case Vllm(resident_share=float(share), kv_cache_memory_bytes=int()) as engine:
+                    place = log.parent / f"start-{len(starts) + 1}" / log.name
+                    start = partial(engine.up, one, seed, place, alone=False)
+                    starts |= {} if _name(one) in held() else {_name(one): (share, start)}
+                    wide.add(one.topology.gpus)
+        # What GPUs hold more than before is all that tells on how many of them a server is.
+        if len(starts) > 1 and len(wide) == 1:
+            _refuse_leftovers(log)
+            await together(starts)
 
     @asynccontextmanager
-    async def _started(self, deployment: Deployment, seed: int, log: Path) -> AsyncIterator[Up]:
+    async def up(
+        self, deployment: Deployment, seed: int, log: Path, *, alone: bool = True
+    ) -> AsyncIterator[Up]:
         """Servers of its own, and what was noted of them; they are gone afterwards."""
-        _refuse_leftovers(log)
+        self._refuse(deployment)
+        log.parent.mkdir(exist_ok=True)
         variables, there = knobs.variables(self, deployment), frozenset(held())
         through = fleet.reach(self, self.nodes[0]) if self.nodes else None
         known = await offered(self.python, through=through)
@@ -246,6 +278,7 @@ class Vllm:
                     seconds=now() - began,
                     build=build,
                     before=before,
+                    alone=alone,
                     pids=[process.pid for process in running.members()],
                     surroundings=variables,
                     affinity=affinity,
@@ -325,6 +358,20 @@ class Vllm:
         )
 
 
+def _kept(deployment: Deployment) -> Deployment:
+    """What stays up for it: sessions of the same server are pinned or not by whoever sends them."""
+    return replace(deployment, pinned=True)
+
+
+def _shown(up: Up, deployment: Deployment) -> Up:
+    """What there is to tell of a server; how it keeps sessions only where they are pinned."""
+    return up if deployment.pinned else replace(up, born=replace(up.born, affinity=None))
+
+
+def _name(deployment: Deployment) -> str:
+    return orjson.dumps(asdict(deployment), option=orjson.OPT_SORT_KEYS).decode()
+
+
 def _plain(deployment: Deployment) -> Deployment:
     """The deployment as an endpoint sees it: already started."""
     return replace(deployment, flags=(), environment={})
@@ -337,8 +384,8 @@ def _note(log: Path, words: str) -> None:
 
 async def _taken_up(up: Up) -> str:
     """Makes a server ready that another point has used; what there is to say of it."""
-    urls = [url for part in up.born.parts for url in part.launch.urls]
-    done = "was emptied" if all([await emptied(url) for url in urls]) else "could not be emptied"
+    emptied_all = all([await emptied(url) for url in up.fleet.urls])
+    done = "was emptied" if emptied_all else "could not be emptied"
     return (
         f"this server is up since an earlier point, and its log is {up.fleet.logs[0]}; "
         f"its prefix cache {done}"

@@ -64,6 +64,12 @@ class Fleet:
         """The log of each."""
         return [log for _, log in self._programs.values()]
 
+    @property
+    def urls(self) -> list[str]:
+        """Where its servers are asked, those of every node."""
+        servers = (launch for launch, _ in self._programs.values() if launch.role != "router")
+        return [url for launch in servers for url in launch.urls]
+
     def members(self) -> list[Process]:
         """All processes of this machine that are part of it."""
         return [process for program in self._programs for process in program.members()]

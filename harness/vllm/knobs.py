@@ -1,12 +1,14 @@
 """What a suite may turn at vLLM by name, each as the flags that do it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.engine import Deployment, Replay
 from harness.topology import Topology
 from results.errors import UnsupportedError
+from results.secret import passwords, stated
 from results.secret import secret as called_secret
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ TELLING = frozenset({"--enable-log-requests", "--enable-log-outputs"})
 
 SWITCH = "--swa-bounded-replay"
 REPLAY: Mapping[Replay, str] = {"off": "--no-swa-bounded-replay", "on-eager": SWITCH, "on": SWITCH}
+
+LOGIN = "an address with a login"
 
 _MEGA_MOE = "deep_gemm_mega_moe"
 
@@ -80,7 +84,7 @@ def check(engine: "Vllm") -> None:
         raise ValueError("sparse_logits needs index_format mxfp4: write that or remove it")
 
 
-def secret(words: Sequence[str], variables: Iterable[str]) -> str | None:
+def secret(words: Sequence[str], variables: Mapping[str, str]) -> str | None:
     """Why a flag with its value, or a variable, must not be stated; None where none is secret."""
     named = [
         flag
@@ -88,7 +92,14 @@ def secret(words: Sequence[str], variables: Iterable[str]) -> str | None:
         if flag.startswith("--") and called_secret(flag.partition("=")[0])
         if "=" in flag or not following.startswith("-")
     ]
-    named += [name for name in variables if called_secret(name) or name.upper().endswith("_KEY")]
+    named += passwords(" ".join(words))
+    # A launcher may set variables too, as env does.
+    set_here = dict(word.split("=", 1) for word in words if re.match(r"['\"]?\w+=", word))
+    for name, value in {**set_here, **variables}.items():
+        if stated({name: value}) or (value and name.upper().endswith("_KEY")):
+            named.append(name.lstrip("'\""))
+    if stated(words, LOGIN):
+        named.append(LOGIN)
     if not named:
         return None
     return (
@@ -112,6 +123,7 @@ def knobs(engine: "Vllm", replay: Replay | None, topology: Topology) -> Options:
         "--max-num-batched-tokens": engine.max_batched_tokens,
         "--max-num-seqs": engine.max_sequences,
         "--gpu-memory-utilization": engine.resident_share,
+        "--kv-cache-memory-bytes": engine.kv_cache_memory_bytes,
         _caching(engine): engine.prefix_caching is not None,
         "--attention-backend": engine.attention,
         "--kv-cache-dtype": engine.kv_format,

@@ -53,32 +53,34 @@ NANO = {
 """256 bytes of KV cache a token, so that 128K tokens of context fit a laptop."""
 
 
-def make(name: str, folder: Path, python: Path) -> None:
+def make(name: str, folder: Path, python: Path, *, drafts: bool = False) -> None:
     """Makes the model in the folder, with the Python of an environment that has vLLM.
 
-    Only `nano` and `smollm2` need that. Raises InputError where it cannot be done; a model that is
-    there is left alone.
+    Only `nano` and `smollm2` need that, and only the others can have draft layers. Raises
+    InputError where it cannot be done; a model that is there is left alone.
     """
     names = (*WHEELS, *SHRUNK)
     if name not in names:
         raise InputError(f"model {name} is none: write {', '.join(names[:-1])} or {names[-1]}")
+    if drafts and name not in SHRUNK:
+        raise InputError(f"model {name} has no drafts: --drafts is for {' and '.join(SHRUNK)}")
     if (folder / "config.json").exists():
         return
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _make(name, folder, python)
+        _make(name, folder, python, drafts=drafts)
     except OSError as error:
         raise InputError(
             f"{folder} cannot be made: {error.strerror}: choose another place"
         ) from error
 
 
-def _make(name: str, folder: Path, python: Path) -> None:
+def _make(name: str, folder: Path, python: Path, *, drafts: bool) -> None:
     # Beside the folder, so that it can take its name when it is complete.
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         place, made = Path(scratch), Path(scratch) / "made"
         if name in SHRUNK:
-            shrunk.write(made, engram=SHRUNK[name])
+            shrunk.write(made, engram=SHRUNK[name], drafts=drafts)
         else:
             _unpack(name, place, python)
             made.mkdir()

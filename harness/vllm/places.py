@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ATTEMPTS = 50
 """How many first ports are tried where several in a row have to be free."""
 
+_GIVEN: set[int] = set()
+"""Ports that servers started by this process were told, which may not listen there yet."""
+
 PATIENCE = 2.0
 """Seconds in which a port of another machine must have taken a connection, or else is free."""
 
@@ -83,9 +86,13 @@ def _free(more: int) -> int:
         with socket.socket() as probe:
             probe.bind((HOST, 0))
             first = int(probe.getsockname()[1])
+        ports = range(first, first + more + 1)
+        if not _GIVEN.isdisjoint(ports):
+            continue
         with suppress(EngineError, OverflowError):
-            for port in range(first, first + more + 1):
+            for port in ports:
                 _refuse_bound(port)
+            _GIVEN.update(ports)
             return first
     raise EngineError(f"{more + 1} ports in a row are not free here: state the first one as port")
 

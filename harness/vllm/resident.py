@@ -1,8 +1,8 @@
 """Servers that stay up between their points, beside those of other arms on the same GPUs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -11,7 +11,7 @@ from harness.engine import Server
 from harness.vllm.birth import Birth
 from harness.vllm.fleet import Fleet
 from harness.vllm.pulse import Pulse
-from results.errors import EngineError
+from results.errors import EngineError, UnsupportedError
 
 HEARING = 0.2
 """Seconds in which the end of a server that was idle must have been heard of."""
@@ -43,6 +43,9 @@ class Held:
     release: asyncio.Event
 
 
+Start = Callable[[], AbstractAsyncContextManager[Up]]
+"""Brings a server up, and ends it."""
+
 # A server lives as long as the event loop that its client and its processes belong to.
 _HELD: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Held]] = WeakKeyDictionary()
 
@@ -64,9 +67,7 @@ def neighbours(up: Up) -> list[str]:
 
 
 @asynccontextmanager
-async def resident(
-    name: str, share: float, start: Callable[[], AbstractAsyncContextManager[Up]]
-) -> AsyncIterator[Up]:
+async def resident(name: str, share: float, start: Start) -> AsyncIterator[Up]:
     """The server of that name, started where it is not up yet; it stays up afterwards.
 
     `share` is how much of each GPU's memory it takes. One that has ended is let go. Raises
@@ -89,6 +90,24 @@ async def resident(
             await _let_go(name, one)
 
 
+async def together(starts: Mapping[str, tuple[float, Start]]) -> None:
+    """Starts servers of these names, none of which is up, at the same time, each with its share.
+
+    One that does not come up is left out, and so are all where shares add up to more than there is:
+    their own points will say so.
+    """
+    if _shares() + sum(share for share, _ in starts.values()) > 1:
+        return
+
+    async def begin(name: str, share: float, start: Start) -> None:
+        with suppress(EngineError, UnsupportedError):
+            held()[name] = await _begin(share, start)
+
+    async with asyncio.TaskGroup() as group:
+        for name, (share, start) in starts.items():
+            group.create_task(begin(name, share, start))
+
+
 async def _let_go(name: str, one: Held) -> None:
     """Ends what is left of it. Raises EngineError where that cannot be ended."""
     del held()[name]
@@ -96,16 +115,19 @@ async def _let_go(name: str, one: Held) -> None:
     await one.task
 
 
+def _shares() -> float:
+    return sum(one.share for one in held().values())
+
+
 def _check(share: float) -> None:
-    shares = share + sum(one.share for one in held().values())
-    if shares > 1:
+    if (shares := share + _shares()) > 1:
         raise EngineError(
             f"the arms that stay up together ask for {shares:.2f} of each GPU's memory: state "
             "smaller shares as resident_share, or leave it out, so that one runs after the other"
         )
 
 
-async def _begin(share: float, start: Callable[[], AbstractAsyncContextManager[Up]]) -> Held:
+async def _begin(share: float, start: Start) -> Held:
     """Starts a server in a task of its own, which outlives the point that needs it first."""
     ready: asyncio.Future[Up] = asyncio.get_running_loop().create_future()
     release = asyncio.Event()
@@ -124,7 +146,7 @@ async def _begin(share: float, start: Callable[[], AbstractAsyncContextManager[U
 
 
 async def _hold(
-    start: Callable[[], AbstractAsyncContextManager[Up]],
+    start: Start,
     ready: asyncio.Future[Up],
     release: asyncio.Event,
 ) -> None:

@@ -1,7 +1,7 @@
 """A DeepSeek-V4.1 with all its layers and dimensions and few experts, for made-up weights.
 
 Dimensions, layers and the layout of replay are those of V4.1-Flash; only the number of experts is
-cut, the vision tower is two layers deep, and there are no draft layers.
+cut and the vision tower is two layers deep.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ import orjson
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 EXPERTS = 16
-"""Of 384: about 0.7 GiB each over all layers."""
+"""Of 384, and of 128 in draft layers: about 0.7 GiB each over all layers."""
 
 VOCABULARY, POSITIONS = 129_280, 1_048_576
 SPECIAL = ("<bos>", "<eos>", "<pad>")
@@ -22,12 +22,15 @@ SPECIAL = ("<bos>", "<eos>", "<pad>")
 ENGRAM_LAYERS, ENGRAM_ORDERS, ENGRAM_HEADS, ENGRAM_BUCKETS = (1, 14), 3, 8, 100_000
 """The layers that look up n-grams, of how many lengths, in how many parts of how many rows."""
 
+DRAFT_LAYERS, DRAFT_TOKENS, DRAFTED_FROM = 3, 5, (37, 38, 39)
+"""How many layers draft how many tokens, from what enters which layers."""
+
 _LETTERS = " w%06d"
 _CHAT = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
-def write(folder: Path, *, engram: bool) -> None:
-    """Writes configuration and tokenizer, with a small Engram or with none."""
+def write(folder: Path, *, engram: bool, drafts: bool) -> None:
+    """Writes configuration and tokenizer, with a small Engram or none, and with drafts or none."""
     words = tokenizer()
     folder.mkdir()
     words.save(str(folder / "tokenizer.json"))
@@ -40,7 +43,7 @@ def write(folder: Path, *, engram: bool) -> None:
     }
     for name, content in (
         ("tokenizer_config.json", told),
-        ("config.json", configuration(words if engram else None)),
+        ("config.json", configuration(words if engram else None, drafts=drafts)),
     ):
         (folder / name).write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
 
@@ -69,8 +72,13 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-def configuration(engram: Tokenizer | None) -> dict[str, Any]:
+def configuration(engram: Tokenizer | None, *, drafts: bool) -> dict[str, Any]:
     """The configuration of the model, with a small Engram for the tokenizer where there is one."""
+    text = {
+        **_TEXT,
+        **(_engram(engram) if engram else _NO_ENGRAM),
+        **(_DRAFTS if drafts else _NO_DRAFTS),
+    }
     quantization = {
         "quant_method": "fp8",
         "activation_scheme": "dynamic",
@@ -87,7 +95,7 @@ def configuration(engram: Tokenizer | None) -> dict[str, Any]:
         "pad_token_id": 2,
         "image_token_id": 129_264,
         "quantization_config": quantization,
-        "text_config": {**_TEXT, **(_engram(engram) if engram else _NO_ENGRAM)},
+        "text_config": text,
         "vision_config": _VISION,
     }
 
@@ -97,7 +105,6 @@ _TEXT: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "max_position_embeddings": POSITIONS,
     "num_hidden_layers": 40,
-    "num_nextn_predict_layers": 0,
     "hidden_size": 5120,
     "hidden_act": "silu",
     "swiglu_limit": 10.0,
@@ -130,7 +137,6 @@ _TEXT: dict[str, Any] = {
     "routed_scaling_factor": 1.5,
     # The window, what is kept beyond it, and what is looked up there.
     "sliding_window": 128,
-    "compress_ratios": [0] * 2 + [2] * 18 + [1] * 20,
     "compress_rope_theta": 160_000,
     "kv_source_layer_ids": [2, 8, 14, 20],
     "index_source_layer_ids": [2, 8, 14, 20, 24, 28, 32, 36],
@@ -149,6 +155,23 @@ _TEXT: dict[str, Any] = {
     "engram_n_heads": ENGRAM_HEADS,
     "engram_head_dim": 256,
     "engram_pad_token_id": 2,
+}
+
+_RATIOS = [0] * 2 + [2] * 18 + [1] * 20
+"""How many tokens each layer keeps as one beyond the window; 0 keeps nothing."""
+
+_NO_DRAFTS: dict[str, Any] = {"num_nextn_predict_layers": 0, "compress_ratios": _RATIOS}
+
+_DRAFTS: dict[str, Any] = {
+    "num_nextn_predict_layers": DRAFT_LAYERS,
+    # The window alone: vLLM looks for what is kept beyond it among the draft layers and finds none.
+    "compress_ratios": [*_RATIOS, *[0] * DRAFT_LAYERS],
+    "dspark_block_size": DRAFT_TOKENS,
+    "dspark_target_layer_ids": list(DRAFTED_FROM),
+    "dspark_noise_token_id": 128_799,
+    "dspark_markov_rank": 256,
+    "dspark_n_routed_experts": EXPERTS,
+    "dspark_num_experts_per_tok": 3,
 }
 
 _VISION: dict[str, Any] = {
