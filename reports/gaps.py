@@ -7,7 +7,7 @@ from reports.account import Account, CellAccount, account
 from reports.answers import COUNTS
 from reports.notation import number, percent
 from reports.tables import Column, Sheet
-from reports.verdicts import headline
+from reports.verdicts import headline, in_unit
 from results.comparison import compare
 from results.gap import Gap
 from results.run import Run
@@ -27,8 +27,8 @@ Measure = tuple[str, Callable[[Judgement, Gap], str]]
 MEASURES: tuple[Measure, ...] = (
     ("base", lambda _, gap: f"{gap.base * 100:.1f} %"),
     ("other", lambda _, gap: f"{gap.other * 100:.1f} %"),
-    ("difference", lambda _, gap: _points(gap.change, signed=True)),
-    ("95 % interval", lambda _, gap: _interval(gap)),
+    ("difference", lambda one, _: in_unit(one.effect)[0]),
+    ("95 % interval", lambda one, _: in_unit(one.effect)[1] or "n/a"),
     ("SE, paired", lambda _, gap: _points(gap.error)),
     ("SE, unpaired", lambda _, gap: _points(gap.unpaired)),
     ("gap in SE, paired", lambda _, gap: _times(gap.in_errors[0])),
@@ -107,16 +107,8 @@ def _flipping(gap: Gap) -> Iterator[str]:
         )
 
 
-def _points(share: float | None, *, signed: bool = False) -> str:
-    if share is None:
-        return "n/a"
-    return f"{share * 100:{'+' if signed else ''}.2f} points"
-
-
-def _interval(gap: Gap) -> str:
-    if gap.low is None or gap.high is None:
-        return "n/a"
-    return f"{gap.low * 100:+.2f} to {gap.high * 100:+.2f} points"
+def _points(share: float | None) -> str:
+    return "n/a" if share is None else f"{share * 100:.2f} points"
 
 
 def _counted(count: int | None) -> str:

@@ -2,7 +2,6 @@
 
 import shutil
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from reports.experiment import Settings, alike, fitted, words
@@ -36,7 +35,8 @@ def plan_table(
     for arm, told in starts.items():
         # Longer than the width where they are, because they are commands to copy.
         lines += ["", arm, *(f"    {line}" for line in told)]
-    total = _total(len(rows), seconds, unknown, simulated) + _on_top(servers, warmups)
+    refused = sum(bool(row.get("unsupported")) for row in rows)
+    total = _total(len(rows), refused, seconds, unknown, simulated) + _on_top(servers, warmups)
     return "\n".join([*lines, "", textwrap.fill(total, width)])
 
 
@@ -65,10 +65,20 @@ def _sheet(rows: Sequence[Settings]) -> Sheet:
                 for name, parts in shared.items()
             ),
             *(f"{name}: {told}" for name, told in fitting.items() if told),
+            *_departures(members),
             *_volumes(members),
             *_gaps(members),
         ),
     )
+
+
+def _departures(members: Mapping[str, Sequence[Settings]]) -> Iterator[str]:
+    """In what the traces of experiments are not those of their profile."""
+    told: dict[str, dict[str, None]] = {}
+    for name, of_one in members.items():
+        for departure in (one for row in of_one for one in row.get("departures", ())):
+            told.setdefault(departure, {})[name] = None
+    yield from (f"{', '.join(names)}: {departure}" for departure, names in told.items())
 
 
 def _volumes(members: Mapping[str, Sequence[Settings]]) -> Iterator[str]:
@@ -90,27 +100,26 @@ def _volumes(members: Mapping[str, Sequence[Settings]]) -> Iterator[str]:
 def _gaps(members: Mapping[str, Sequence[Settings]]) -> Iterator[str]:
     """How small a gap in accuracy each experiment can show, by how much answers vary by chance."""
     for name, of_one in members.items():
-        answers: Counter[str] = Counter()
-        for row in of_one:
-            if row.get("answers"):
-                answers[f"{row['arm']} {row['workload']}"] += row["answers"]
+        # A repeat asks the same again with the same seeds, so no point has more than its own.
+        answers = [row["different"] for row in of_one if row.get("different")]
         if not answers:
             continue
-        fewest = min(answers.values())
+        fewest = min(answers)
         errors = [planned_error(fewest, 1, share) for share in DISCORDANT]
         shares, found, proved = (
             ", ".join(f"{share * 100:.2g}" for share in of_all)
             for of_all in (DISCORDANT, map(detectable, errors), map(provable, errors))
         )
         yield (
-            f"{name}: {number(fewest, 0)} answers an arm. Where {shares} % of the answers differ "
-            f"by chance, it finds gaps of {found} points in 80 of 100 cases, and proves margins of "
-            f"{proved} points"
+            f"{name}: {counted(fewest, 'answer')} an arm, the same asked again not counted. Where "
+            f"{shares} % of the answers differ by chance, it finds gaps of {found} points in 80 of "
+            f"100 cases, and proves margins of {proved} points"
         )
 
 
 def _row(row: Settings, shared: Mapping[str, Settings]) -> tuple[str, ...]:
     seconds = row["seconds"]
+    unknown = "unsupported" if row.get("unsupported") else "unknown"
     return (
         str(row["position"]),
         row["experiment"],
@@ -118,15 +127,17 @@ def _row(row: Settings, shared: Mapping[str, Settings]) -> tuple[str, ...]:
         str(row["repeat"]),
         *(words(row[part], shared[part]) for part in PARTS),
         # What takes less is still not done at once.
-        "unknown" if seconds is None else duration(max(0.1, seconds)),
+        unknown if seconds is None else duration(max(0.1, seconds)),
     )
 
 
-def _total(points: int, seconds: float, unknown: int, simulated: float) -> str:
+def _total(points: int, refused: int, seconds: float, unknown: int, simulated: float) -> str:
     """`24 points, about 32 s in all`, and what that does not say."""
     about = duration(seconds) if seconds >= 60 else f"{max(1, round(seconds))} s"
     told = [counted(points, "point")]
-    if points > unknown:
+    if refused:
+        told.append(f"{refused} unsupported")
+    if points > unknown + refused:
         told.append(f"about {about} in all")
     if unknown:
         told.append(f"{unknown} of unknown length")

@@ -19,6 +19,7 @@ from results.comparison import Comparison
 from results.contrast import IDENTICAL
 from results.direction import in_points
 from results.effect import Effect
+from results.gap import Gap
 from results.scores import HEADLINE
 from results.verdict import Judgement, Verdict
 
@@ -38,7 +39,7 @@ CORE = (
 )
 """The metrics that are told one by one where no rule names them."""
 
-TOO_CLOSE = "more runs would hardly show it the same, as the change seen is too near the margin"
+TOO_CLOSE = "would hardly show it the same, as the change seen is too near the margin"
 
 LONGEST = 40
 """A side with a longer name, or with a path, is called base or other in a sentence."""
@@ -57,7 +58,7 @@ def headline(account: Account) -> tuple[str, ...]:
 
 def amount(effect: Effect) -> str:
     """By how much, and how sure: `12.0 %`, then `95 % interval 9.1 to 15.2 %` in brackets."""
-    told, ends = _in_unit(effect, *by(effect.ratio or 1.0, effect.low, effect.high))
+    told, ends = in_unit(effect, plain=True)
     return f"{told} ({f'95 % interval {ends}' if ends else 'no interval'})"
 
 
@@ -67,7 +68,7 @@ def signed(effect: Effect) -> str:
         return ""
     if effect.how == "identical":
         return "identical"
-    told, ends = _in_unit(effect, *changed(effect.ratio, effect.low, effect.high))
+    told, ends = in_unit(effect)
     alone = " in this pair of runs alone" if effect.how == "one pair" else ""
     return f"{told}{alone} ({f'95 % interval {ends}' if ends else 'no interval'})"
 
@@ -78,16 +79,29 @@ def change(effect: Effect) -> str:
         return "n/a"
     if effect.how == "identical":
         return "identical"
-    told, ends = _in_unit(effect, *changed(effect.ratio, effect.low, effect.high))
+    told, ends = in_unit(effect)
     alone = "~" if effect.how == "one pair" else ""
     return f"{alone}{told} ({ends.removesuffix(' %').removesuffix(' points') or 'no interval'})"
 
 
-def _in_unit(effect: Effect, told: str, ends: str) -> tuple[str, str]:
-    """The change of what is compared in points, in points."""
+def in_unit(effect: Effect, *, plain: bool = False) -> tuple[str, str]:
+    """The change and its interval; `plain` is without signs, but where it may be none at all."""
+    if effect.gap:
+        return _hundredths(effect.gap, plain=plain)
+    told, ends = (by if plain else changed)(effect.ratio or 1.0, effect.low, effect.high)
     if not in_points(effect.metric):
         return told, ends
     return told.replace(" %", " points"), ends.replace(" %", " points")
+
+
+def _hundredths(gap: Gap, *, plain: bool) -> tuple[str, str]:
+    """A gap in accuracy and its interval, to the hundredth of a point as its errors are shown."""
+    change, *ends = (one * 100 for one in (gap.change, gap.low, gap.high) if one is not None)
+    sign = "" if plain and (not ends or ends[0] * ends[1] >= 0) else "+"
+    ends = ends if sign else sorted(map(abs, ends))
+    told = f"{abs(change):.2f}" if plain else f"{change:+.2f}"
+    interval = " to ".join(f"{end:{sign}.2f}" for end in ends)
+    return f"{told} points", f"{interval} points" if ends else ""
 
 
 def share(effect: Effect, value: float | None, digits: int = 3) -> str:
@@ -109,14 +123,15 @@ def direction(effect: Effect) -> str:
 
 
 def more(judgement: Judgement) -> str:
-    """How many runs would decide what is inconclusive; nothing where that is not known."""
+    """What would decide what is inconclusive; nothing where that is not known."""
     if "inconclusive" not in {judgement.verdict, judgement.gate}:
         return ""
     if ways := _ways(judgement):
         return f"{' or '.join(ways)} would decide"
     known = judgement.effect.worsening is not None and judgement.margin is not None
     doubted = judgement.reason == judgement.effect.doubt
-    return TOO_CLOSE if known and not doubted else ""
+    what = "questions or epochs" if judgement.effect.gap else "runs"
+    return f"more {what} {TOO_CLOSE}" if known and not doubted else ""
 
 
 def _ways(judgement: Judgement) -> list[str]:

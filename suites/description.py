@@ -1,17 +1,21 @@
 """What a plan comes to, told before anything starts."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
 from harness.endpoint import Endpoint
 from harness.point import Point
+from harness.vllm import nodes
 from harness.vllm.engine import Vllm
 from reports.notation import counted
 from results.errors import UnsupportedError
 from suites.plan import Plan, estimate
 from suites.words import listed
+from workloads import documents
+from workloads.agentx import AgentX
 from workloads.questions import Questions
 
 
@@ -19,9 +23,11 @@ from workloads.questions import Questions
 class Row:
     """One point: where it stands, what it is, and its wall time where anyone can guess it.
 
-    `fitting` is how many of its recorded traces fit its context limit, and of how many; `answers`
-    how many it asks for at most, where it asks questions and that is known, and `prompt_tokens`
-    about how long these are in all, where their data is at hand.
+    `unsupported` is why it would not run, and then it asks for nothing. `departures` are in what
+    its traces are not those of its profile, `fitting` how many of them fit its context limit, and
+    of how many. `answers` is how many it asks for at most, where it asks questions and that is
+    known, `different` how many of them are not to the same question drawn the same way, and
+    `prompt_tokens` about how long the questions are in all, where their data is at hand.
     """
 
     position: int
@@ -31,14 +37,17 @@ class Row:
     workload: dict[str, Any]
     load: dict[str, Any]
     seconds: float | None
+    unsupported: str | None = None
+    departures: tuple[str, ...] = ()
     fitting: list[int] | None = None
     answers: int | None = None
+    different: int | None = None
     prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """A row a point, what starting each arm would do, line by line, and totals.
+    """A row a point, what starting each arm would do, line by line, and totals of what would run.
 
     `seconds` sums what can be guessed, `unknown` counts the points whose time cannot; `simulated`
     is the virtual time that is sure to pass, `servers` the number of real servers to start and
@@ -56,23 +65,37 @@ class Description:
 
 def describe(plan: Plan) -> Description:
     """What the plan comes to; nothing is started."""
-    times = [estimate(point) for point in plan.points]
-    rows = [_row(point, seconds) for point, seconds in zip(plan.points, times, strict=True)]
+    refusals = [_refusal(point) for point in plan.points]
+    asked = list(zip(plan.points, refusals, strict=True))
+    rows = tuple(_row(point, refusal) for point, refusal in asked)
+    running = [point for point, refusal in asked if refusal is None]
+    times = [row.seconds for row in rows if row.unsupported is None]
     return Description(
-        rows=tuple(rows),
-        starts=dict(_starts(plan)),
+        rows=rows,
+        starts=dict(_starts(asked)),
         seconds=sum(seconds for seconds in times if seconds is not None),
         unknown=times.count(None),
-        simulated=sum(map(_simulated, plan.points)),
-        servers=_servers(plan),
-        warmups=sum(p.deployment.engine.clock == "wall" and p.load.warmup > 0 for p in plan.points),
+        simulated=sum(map(_simulated, running)),
+        servers=_servers(running),
+        warmups=sum(p.deployment.engine.clock == "wall" and p.load.warmup > 0 for p in running),
     )
 
 
-def _servers(plan: Plan) -> int:
+def _refusal(point: Point) -> str | None:
+    """Why the point would be unsupported, as far as is known without starting anything."""
+    engine = point.deployment.engine
+    try:
+        point.check()
+        point.describe()
+    except UnsupportedError as error:
+        return str(error)
+    return nodes.refusal(engine, point.deployment) if isinstance(engine, Vllm) else None
+
+
+def _servers(points: Sequence[Point]) -> int:
     """How many real servers are started: one a point, and one in all where it stays up."""
     own, staying = 0, set()
-    for point in plan.points:
+    for point in points:
         match point.deployment.engine:
             case Vllm(resident_share=float()):
                 staying.add(repr(replace(point.deployment, pinned=True)))
@@ -83,21 +106,42 @@ def _servers(plan: Plan) -> int:
     return own + len(staying)
 
 
-def _row(point: Point, seconds: float | None) -> Row:
-    settings = asdict(point)
-    asked = point.workload if isinstance(point.workload, Questions) else None
-    return Row(
+def _row(point: Point, refusal: str | None) -> Row:
+    settings, workload = asdict(point), point.workload
+    row = Row(
         position=point.position,
         experiment=point.experiment,
         arm=point.deployment.arm,
         repeat=point.repeat,
         workload=settings["workload"],
         load=settings["load"],
-        seconds=seconds,
+        seconds=None if refusal else estimate(point),
+        unsupported=refusal,
         fitting=point.identity.get("fitting"),
-        answers=asked.most if asked else None,
-        prompt_tokens=_prompt_tokens(asked) if asked and asked.at_hand else None,
     )
+    match workload:
+        case AgentX(profile=str()):
+            return replace(row, departures=_departures(workload))
+        case Questions() if not refusal:
+            return replace(
+                row,
+                answers=workload.most,
+                different=_different(workload),
+                prompt_tokens=_prompt_tokens(workload) if workload.at_hand else None,
+            )
+    return row
+
+
+@cache
+def _departures(workload: AgentX) -> tuple[str, ...]:
+    return tuple(workload.departures())
+
+
+def _different(workload: Questions) -> int | None:
+    most = workload.most
+    # At temperature 0 an epoch draws nothing anew, but GPQA's order of choices is another one.
+    anew = workload.temperature > 0 or workload.task == documents.GPQA
+    return most if most is None or anew else most // workload.epochs
 
 
 @cache
@@ -112,24 +156,33 @@ def _simulated(point: Point) -> float:
     return load.duration if virtual and load.duration and not load.sessions else 0.0
 
 
-def _starts(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _starts(
+    asked: Sequence[tuple[Point, str | None]],
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What starts each arm, with its GPUs; with its experiments, where they do it differently."""
-    gpus = {
-        point.deployment.arm: counted(point.deployment.topology.gpus, "GPU")
-        for point in plan.points
-    }
-    firsts = {(point.deployment.arm, point.experiment): point for point in plan.points}
+    gpus = {p.deployment.arm: counted(p.deployment.topology.gpus, "GPU") for p, _ in asked}
+    members: dict[tuple[str, str], list[tuple[Point, str | None]]] = {}
+    for point, refusal in asked:
+        of_one = members.setdefault((point.deployment.arm, point.experiment), [])
+        of_one.append((point, refusal))
     ways: dict[str, dict[tuple[str, ...], list[str]]] = {}
-    for (arm, experiment), point in firsts.items():
-        ways.setdefault(arm, {}).setdefault(_start(point), []).append(experiment)
+    for (arm, experiment), of_one in members.items():
+        ways.setdefault(arm, {}).setdefault(_start(of_one), []).append(experiment)
     for arm, by_lines in ways.items():
         for lines, experiments in by_lines.items():
             told = f" in {listed(experiments, 'and')}" if len(by_lines) > 1 else ""
             yield f"{arm} ({gpus[arm]}){told}", lines
 
 
-def _start(point: Point) -> tuple[str, ...]:
+def _start(asked: Sequence[tuple[Point, str | None]]) -> tuple[str, ...]:
+    """What starting the first one does, and which points are unsupported all the same."""
     try:
-        return tuple(point.describe())
+        lines = tuple(asked[0][0].describe())
     except UnsupportedError as error:
         return (f"unsupported: {error}",)
+    refused = Counter(refusal for _, refusal in asked if refusal)
+    return lines + tuple(
+        f"unsupported in {counted(count, 'point')}: {refusal}"
+        for refusal, count in refused.items()
+        if f"# {refusal}" not in lines
+    )

@@ -12,6 +12,7 @@ from harness.point import Point
 from results.errors import InputError
 from results.origin import Maker
 from suites.suite import Suite
+from suites.words import listed, nearest, quoted
 from workloads.prompt import seed_of
 from workloads.questions import Questions
 from workloads.session import Workload
@@ -43,8 +44,11 @@ class Plan:
         there = list(dict.fromkeys(point.experiment for point in self.points))
         for name in experiments:
             if name not in there:
+                near = nearest(name, there)
+                way = f"did you mean {near}?" if near else "name one of these"
                 raise InputError(
-                    f"{self.suite} has no experiment {name}: it has {', '.join(there)}"
+                    f"{self.suite}: expected an experiment of {listed(there)}, got {quoted(name)}: "
+                    f"{way}"
                 )
         return tuple(point for point in self.points if point.experiment in experiments)
 

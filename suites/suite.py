@@ -94,7 +94,7 @@ def _find(path_or_name: str) -> Path:
     if path_or_name in known:
         return known[path_or_name]
     near = nearest(path_or_name, known)
-    way = f"write {near}" if near else "a file needs its suffix, as in my.yaml"
+    way = f"did you mean {near}?" if near else "a file needs its suffix, as in my.yaml"
     raise InputError(f'expected a suite file or {listed(known)}, got "{path_or_name}": {way}')
 
 

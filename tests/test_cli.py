@@ -83,7 +83,29 @@ def test_bad_input_is_a_sentence_with_file_key_and_fix_and_starts_nothing(tiny):
 def test_an_unknown_suite_names_the_shipped_ones(tiny):
     result = paceline("plan", "smok")
     assert result.exit_code == Exit.BAD_INPUT
-    assert "smoke" in result.stderr
+    assert "did you mean smoke?" in result.stderr
+
+
+def test_one_experiment_runs_alone_and_the_same_folder_takes_the_others_up(tiny):
+    experiment = TINY[TINY.index("  - name") :]
+    tiny.write_text(TINY + experiment.replace("cold", "warm").replace("prompt: 1024", "prompt: 64"))
+    alone = last_json(paceline("run", tiny, "--only", "warm", "--quiet", "--json"))
+    assert alone["statuses"] == {"finished": 2}
+    ended = {path.parent.name.split("-")[0] for path in Path(alone["run"]).glob("*/outcome.json")}
+    assert ended == {"warm"}
+    result = paceline("run", tiny, "--quiet", "--json")
+    assert last_json(result) == alone | {"statuses": {"finished": 4}}
+    assert len(list(Path(alone["run"]).glob("*/outcome.json"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [("cald", "did you mean cold?"), ("other", "name one of these")]
+)
+def test_an_experiment_that_is_not_there_is_refused_before_anything_starts(tiny, name, way):
+    result = paceline("run", tiny, "--only", name)
+    assert result.exit_code == Exit.BAD_INPUT
+    assert f'tiny: expected an experiment of cold, got "{name}": {way}' in result.stderr
+    assert not (tiny.parent / "runs").exists()
 
 
 def test_a_run_with_a_failed_point_exits_3_and_still_reports(tiny):
@@ -126,3 +148,30 @@ def test_no_command_imports_what_help_does_not_need():
     heavy = "import sys, cli; print(*{'numpy', 'pyarrow', 'scipy', 'pydantic'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+BARE = "import sys; sys.modules |= {'datasets': None, 'lm_eval': None}; import cli; cli.app()"
+
+
+def without_extra(*arguments):
+    """The command where nothing of the extra `accuracy` can be imported."""
+    command = [sys.executable, "-c", BARE, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_what_asks_no_questions_runs_without_the_extra(tiny):
+    done = without_extra("run", tiny, "--quiet", "--json")
+    assert done.returncode == Exit.GOOD, done.stderr
+    assert last_json(done)["statuses"] == {"finished": 2}
+
+
+@pytest.mark.parametrize("source", ["task: paceline-arithmetic", "task: gsm8k, data: made.jsonl"])
+def test_questions_without_the_extra_are_refused_with_what_to_install(tiny, source):
+    (tiny.parent / "made.jsonl").write_text('{"question": "1 + 1?", "answer": "#### 2"}\n')
+    asked = f"kind: questions, {source}, max_tokens: 64"
+    suite = TINY.replace("kind: single, prompt: 1024, output: 4", asked)
+    tiny.write_text(suite.replace(", sessions: 12", ""))
+    done = without_extra("run", tiny, "--quiet")
+    assert done.returncode == Exit.BAD_INPUT
+    assert "needs lm-eval, which is not installed: install 'paceline[accuracy]'" in done.stderr
+    assert not (tiny.parent / "runs").exists()

@@ -1,19 +1,31 @@
 """The examples as CI runs them: their own lines, in a folder of their own."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import orjson
 import pytest
 import yaml
 
+from suites.description import describe
 from suites.plan import plan
 from suites.suite import load
 from tests.gate_runs import SLOWER, made, paceline
 
 EXAMPLES = Path("examples").absolute()
+PAGES = (Path("README.md"), *sorted(Path("docs").glob("*.md")))
+BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WRITTEN = {
+    f"{page.stem}-{yaml.safe_load(text)['suite']}": text
+    for page in PAGES
+    for text in BLOCK.findall(page.read_text())
+    if re.search("^suite:", text, re.MULTILINE)
+}
+"""The complete suites that the docs have to copy."""
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 SMALL = ("repeats=3", "experiments.0.load.concurrency=2", "experiments.0.load.sessions=10")
 
@@ -102,3 +114,22 @@ def test_the_example_suite_is_one_with_rules():
     suite = load(str(EXAMPLES / "suite.yaml"))
     assert set(suite.gate) == {"ttft", "tpot", "output_rate"}
     assert len(plan(suite).points) == 8
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_suite_of_the_docs_is_planned_as_it_is_written(name, tmp_path):
+    (tmp_path / "gsm8k").mkdir()
+    question = {"question": "How many is one and one?", "answer": "#### 2"}
+    (tmp_path / "gsm8k" / "test.jsonl").write_bytes(orjson.dumps(question))
+    (tmp_path / "traces").mkdir()
+    call = {"t": 0.0, "type": "n", "in": 500, "out": 5, "hash_ids": [1, 2]}
+    (tmp_path / "traces" / "a.json").write_bytes(orjson.dumps({"id": "a", "requests": [call]}))
+    path = tmp_path / "suite.yaml"
+    path.write_text(WRITTEN[name])
+    assert not any(row.unsupported for row in describe(plan(load(str(path)))).rows)
+
+
+def test_the_docs_have_a_whole_suite_that_asks_servers_questions():
+    (experiment,) = yaml.safe_load(WRITTEN["accuracy-answers"])["experiments"]
+    assert [engine["kind"] for engine in experiment["engine"]] == ["endpoint"] * 2
+    assert experiment["workload"]["kind"] == "questions"

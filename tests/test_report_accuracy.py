@@ -66,8 +66,11 @@ def test_the_table_of_a_run_has_accuracy_with_its_interval_and_what_went_wrong(r
 
 def test_a_gap_is_told_in_points_with_both_errors(run: Run) -> None:
     text = comparison_text(told(run))
-    assert "on is 4.7 points lower than off in accuracy, which is worse (95 % interval" in text
+    assert "on is 4.67 points lower than off in accuracy, which is worse (95 % interval" in text
     assert line(text, "difference") == "difference -4.67 points -4.67 points"
+    said = re.search(r"95 % interval ([\d.]+) to ([\d.]+) points\)\.", " ".join(text.split()))
+    assert said
+    assert f" -{said[2]} to -{said[1]} points" in line(text, "95 % interval")
     paired, unpaired = (
         float(line(text, f"SE, {name}").split()[2]) for name in ("paired", "unpaired")
     )
@@ -86,7 +89,7 @@ def test_the_same_is_said_with_what_could_have_been_seen(tmp_path: Path) -> None
         tmp_path, {"off": lambda _: right(1319, 1, 2, 3), "on": lambda _: right(1319, 2, 3, 4)}
     )
     text = comparison_text(told(same, ACCURACY))
-    assert "on and off are the same in accuracy, within 1 point: 0.00 points" in text
+    assert "on and off are the same in accuracy, within 1 point: +0.00 points" in text
     assert re.search(r"smallest detectable difference 0\.\d+ points", text)
     assert "no rule is given" not in text
 
@@ -107,6 +110,16 @@ def test_an_open_verdict_says_how_many_questions_or_epochs_would_decide(tmp_path
         r"about\s+[\d,]+\s+questions\s+would\s+decide",
         comparison_text(told(many, ACCURACY)),
     )
+
+
+def test_what_no_number_of_questions_decides_is_not_said_of_runs(tmp_path: Path) -> None:
+    lossy = asked_folder(
+        tmp_path,
+        {"off": lambda _: right(300, *range(20)), "on": lambda _: right(300, *range(15, 40))},
+    )
+    said = " ".join(comparison_text(told(lossy, ACCURACY)).split())
+    assert "; more questions or epochs would hardly show it the same, as the change seen" in said
+    assert "more runs" not in said
 
 
 def test_a_gate_fails_where_the_loss_is_sure_and_beyond_the_margin(run: Run) -> None:
@@ -145,7 +158,7 @@ def test_the_terminal_shows_the_gap_after_a_run_and_nothing_where_none_was_asked
 ) -> None:
     text = gap_text(run)
     assert "Gap in accuracy: sums, closed 8" in text
-    assert "sums: on is 4.7 points lower" in text
+    assert "sums: on is 4.67 points lower" in text
     alone = asked_folder(tmp_path, {"off": lambda _: right(20)})
     assert gap_text(alone) == ""
     assert list(arms_apart(alone)) == []
@@ -205,7 +218,8 @@ def test_a_plan_says_how_small_a_gap_it_could_show() -> None:
             "prompt_tokens": None,
             "load": {"kind": "closed", "concurrency": 8},
             "seconds": None,
-            "answers": 1319,
+            "answers": 2 * 1319,
+            "different": 1319,
         }
         return stated
 
@@ -213,7 +227,7 @@ def test_a_plan_says_how_small_a_gap_it_could_show() -> None:
         [row(arm, repeat) for arm in ("off", "on") for repeat in range(2)], {}, seconds=0.0
     )
     plain = re.sub(r"\s+", " ", text)
-    assert "sums: 2,638 answers an arm" in plain
-    error = planned_error(2638, 1, 0.05)
+    assert "sums: 1,319 answers an arm" in plain
+    error = planned_error(1319, 1, 0.05)
     assert f", {detectable(error) * 100:.2g}, " in plain
     assert f", {provable(error) * 100:.2g}, " in plain

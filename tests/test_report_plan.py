@@ -81,6 +81,22 @@ def test_how_many_recorded_traces_fit_is_said_below_the_plan():
     )
 
 
+def test_traces_that_are_not_the_profiles_are_told_once_for_all_experiments():
+    rows = [
+        row(n, name, AGENTS, CLOSED) | {"departures": ["other traces"]}
+        for n, name in enumerate(("a", "a", "b"))
+    ]
+    assert plan_table(rows, STARTS, seconds=4, width=100).count("\na, b: other traces\n") == 1
+
+
+def test_what_is_unsupported_is_not_in_the_total():
+    refused = ROWS[0] | {"seconds": None, "unsupported": "why"}
+    told = plan_table([refused, *ROWS[1:]], STARTS, seconds=65.0, width=100)
+    assert told.endswith("\n4 points, 1 unsupported, about 1 min 05 s in all")
+    assert "closed 1   unsupported\n" in told
+    assert last_line([refused], seconds=0) == "1 point, 1 unsupported"
+
+
 def test_what_nobody_knows_is_not_in_the_total():
     assert last_line(seconds=32.4) == "4 points, about 32 s in all"
     assert last_line(seconds=0.2, unknown=1) == "4 points, about 1 s in all, 1 of unknown length"

@@ -83,6 +83,69 @@ def test_what_an_engine_cannot_do_is_shown(planned):
     assert "flags" in lines[0]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["flags=[-x]"],
+        ["topology=1xTP4+1xTP4"],
+        [
+            "workload={kind: questions, task: paceline-arithmetic, max_tokens: 8}",
+            "load={kind: closed}",
+        ],
+        ["engine={kind: vllm, gpus_per_node: 2}", "load.warmup=1"],
+    ],
+)
+def test_a_point_that_is_unsupported_takes_no_time_starts_nothing_and_asks_nothing(
+    planned, changes
+):
+    described = describe(planned(*(f"experiments.a.{change}" for change in changes)))
+    refused = [row for row in described.rows if row.experiment == "a"]
+    assert all(row.unsupported and row.seconds is row.answers is None for row in refused)
+    assert described.seconds == sum(row.seconds for row in described.rows if not row.unsupported)
+    assert (described.unknown, described.simulated) == (0, 4 * 90.0)
+    assert (described.servers, described.warmups) == (0, 0)
+    told = [line for lines in described.starts.values() for line in lines]
+    assert sum(refused[0].unsupported in line for line in told) == 2
+
+
+def test_points_that_the_engine_refuses_among_others_are_counted(planned):
+    engine = "experiments.a.engine={kind: deepinfer}"
+    described = describe(planned(engine, "experiments.a.topology=TP1"))
+    assert [bool(row.unsupported) for row in described.rows[:4]] == [False, True] * 2
+    told = described.starts["deepinfer TP1 replay=off (1 GPU)"]
+    assert told[-1] == f"unsupported in 1 point: {described.rows[1].unsupported}"
+    assert described.servers == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "different"),
+    [
+        ("task: gsm8k", 1319, 1319),
+        ("task: gsm8k, epochs: 3", 3 * 1319, 1319),
+        ("task: gsm8k, epochs: 3, temperature: 0.7", 3 * 1319, 3 * 1319),
+        ("task: gpqa-diamond, epochs: 12", 12 * 198, 12 * 198),
+        ("task: another, epochs: 3", None, None),
+    ],
+)
+def test_a_question_that_is_asked_again_in_the_same_way_is_no_other_answer(
+    planned, settings, asked, different
+):
+    questions = f"experiments.a.workload={{kind: questions, max_tokens: 8, {settings}}}"
+    engine = "experiments.a.engine={kind: sim, accuracy: {right: 0.9}}"
+    row = describe(planned(questions, engine, "experiments.a.load={kind: closed}")).rows[0]
+    assert (row.answers, row.different) == (asked, different)
+
+
+def test_a_row_says_in_what_its_traces_are_not_those_of_its_profile(planned):
+    workload = "experiments.a.workload={kind: agentx, profile: agentx-v1, generated: 2}"
+    rows = describe(planned(workload)).rows
+    assert rows[0].departures == (
+        "sessions are generated, and agentx-v1 replays recorded ones",
+        "traces: 2, not the 393 of agentx-v1",
+    )
+    assert rows[-1].departures == ()
+
+
 def test_totals_are_of_what_can_be_known(planned):
     described = describe(planned("experiments.b.load.sessions=3"))
     assert described.seconds == pytest.approx(sum(row.seconds for row in described.rows))

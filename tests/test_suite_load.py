@@ -188,7 +188,8 @@ def test_a_shipped_suite_is_found_by_name(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "way"), [("smok", "write smoke"), ("x", "a file needs its suffix, as in my.yaml")]
+    ("name", "way"),
+    [("smok", "did you mean smoke?"), ("x", "a file needs its suffix, as in my.yaml")],
 )
 def test_an_unknown_name_lists_what_ships(name, way):
     with pytest.raises(InputError) as caught:

@@ -152,11 +152,6 @@ class Exam:
         return found
 
 
-def lm_eval_version() -> str:
-    """The version of lm-eval that is installed."""
-    return metadata.version("lm_eval")
-
-
 @lru_cache(maxsize=4)
 def exam(
     task: str,
@@ -177,7 +172,7 @@ def exam(
             raise
         except Exception as error:  # lm-eval and datasets raise whatever their parts raise
             raise InputError(
-                f"task {task}: lm-eval {lm_eval_version()} makes no questions of it: "
+                f"task {task}: lm-eval {metadata.version('lm_eval')} makes no questions of it: "
                 f"{type(error).__name__}: {error}"
             ) from error
 

@@ -3,15 +3,18 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from results.answers import SCHEMA, STOPPED, key_hash, questions_hash
 from results.evidence import Asked
 from workloads.chat import Chat
-from workloads.exam import Exam, Grade, Question, lm_eval_version
 from workloads.extraction import THOUGHT, answer_part
+
+if TYPE_CHECKING:
+    from workloads.exam import Exam, Grade, Question
 
 UNASKED = "never asked: the load ended before its turn came"
 
@@ -37,7 +40,7 @@ Place = tuple[str, int]
 _NEVER = Answer(request="", state="cut", reason=UNASKED)
 
 
-def graded(exam: Exam, chats: Iterable[Chat], answers: Mapping[Place, Answer]) -> pa.Table:
+def graded(exam: "Exam", chats: Iterable[Chat], answers: Mapping[Place, Answer]) -> pa.Table:
     """A row of results.answers for each question and epoch; what failed has no score."""
     sent = {(chat.question, chat.epoch): chat for chat in chats}
     read = {
@@ -60,7 +63,7 @@ def graded(exam: Exam, chats: Iterable[Chat], answers: Mapping[Place, Answer]) -
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def asked(exam: Exam, table: pa.Table, chat: Chat, most: int, *, made_up: bool | None) -> Asked:
+def asked(exam: "Exam", table: pa.Table, chat: Chat, most: int, *, made_up: bool | None) -> Asked:
     """The evidence of what was asked, `chat` being one of its questions.
 
     `made_up` says whether the server accepts drafts without looking, where anybody knows.
@@ -74,7 +77,7 @@ def asked(exam: Exam, table: pa.Table, chat: Chat, most: int, *, made_up: bool |
     return Asked(
         task=exam.name,
         version=exam.version,
-        lm_eval=lm_eval_version(),
+        lm_eval=metadata.version("lm_eval"),
         questions=len({question.id for question in exam.questions}),
         questions_hash=questions_hash(table),
         key_hash=key_hash(table),
@@ -104,12 +107,12 @@ def _read(answer: Answer, stop: Iterable[str], *, thinks: bool) -> tuple[str, bo
 
 
 def _row(
-    exam: Exam,
-    question: Question,
+    exam: "Exam",
+    question: "Question",
     prompt_hash: str,
     answer: Answer,
     read: tuple[str, bool],
-    grade: Grade,
+    grade: "Grade",
 ) -> dict[str, Any]:
     text, stopped = read
     answered, shown, found = answer.state == "ok", not exam.withheld, grade.extracted
@@ -141,7 +144,7 @@ def _row(
     return row
 
 
-def _scores(grade: Grade) -> list[dict[str, Any]]:
+def _scores(grade: "Grade") -> list[dict[str, Any]]:
     return [{"name": name, "value": value} for name, value in grade.scores.items()]
 
 

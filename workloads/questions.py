@@ -107,10 +107,10 @@ class Questions:
 
     def exam(self) -> "Exam":
         """All that is asked, and how it is graded. Raises InputError where it cannot be had."""
+        self.check()
         # Takes seconds, and only a run needs it.
         from workloads.exam import exam  # noqa: PLC0415
 
-        self.check()
         made = exam(
             self.task,
             self.data,
