@@ -1,7 +1,7 @@
 """A look at a server's counters every second, while a point runs on the wall clock."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import orjson
@@ -54,6 +54,7 @@ class Sampler:
         self._page = page
         self._keep = keep
         self._origin: float | None = None
+        self._lines: set[str] = set()
         self._values: dict[str, float] = {}
         self._names: dict[str, tuple[str, str]] = {}
 
@@ -64,7 +65,11 @@ class Sampler:
         self._origin = moment if self._origin is None else self._origin
         moment -= self._origin
         samples = [self._sample(moment, UP, "{}", float(page is not None))]
-        for series, value in values(page or ""):
+        lines = [] if page is None else page.splitlines()
+        # Requests wait while a page is read, and most of its lines are those of the last one.
+        changed = [line for line in lines if line not in self._lines]
+        self._lines = set(lines) or self._lines
+        for series, value in values(changed):
             if self._values.get(series) != value:
                 self._values[series] = value
                 if series not in self._names:
@@ -76,13 +81,14 @@ class Sampler:
         return Sample(moment=moment, source=self._page.url, name=name, labels=labels, value=value)
 
 
-def values(page: str) -> Iterator[tuple[str, float]]:
-    """Each series of a page in Prometheus's text format, as it is written there, with its value.
+def values(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Each series in lines of Prometheus's text format, as it is written there, with its value.
 
-    Lines that are none, values that are no number, and times of creation are left out.
+    Lines that are none, values that are no number, buckets of histograms, of which there are more
+    than of all else, and times of creation are left out.
     """
-    for line in page.splitlines():
-        if not line or line[0] == "#":
+    for line in lines:
+        if not line or line[0] == "#" or "_bucket{" in line:
             continue
         end = line.rfind("}") + 1 or line.find(" ")
         series, rest = line[:end], line[end:].split()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.special import bdtr
 
 from results import machine, protocol
 from results.batches import batch_windows
@@ -32,6 +33,9 @@ LAG, LAG_SHARE = 0.010, 0.05
 
 MOST_LATE = 0.01
 """The share of requests that may be sent later than that; one may be, however few there are."""
+
+CERTAIN = 0.95
+"""How sure it must be that more are, by the binomial distribution of so many requests."""
 
 TOGETHER = 0.001
 """Seconds from the opening of the window in which all lanes start."""
@@ -222,9 +226,9 @@ def _client_bound(rows: Columns, evidence: Evidence | None) -> Iterator[str]:
     median = float(np.median(ttft))
     limit = max(LAG, LAG_SHARE * median)
     late, mean, worst = int((lag > limit).sum()), float(lag.mean()), float(lag.max())
-    # One pause of the client's machine is the 99th percentile of a dozen requests, and no
-    # bottleneck; one that is as long as many together is.
-    if late > max(1, MOST_LATE * len(lag)) or mean > limit:
+    # Pauses of the client's machine fall on a few requests by chance, which is no bottleneck; one
+    # that is as long as many together is.
+    if (late > 1 and bdtr(late - 1, len(lag), MOST_LATE) > CERTAIN) or mean > limit:
         yield (
             f"the client was the bottleneck: it sent {late} of {len(lag)} requests more than "
             f"{limit * 1e3:.1f} ms late, by up to {worst * 1e3:.1f} ms and {mean * 1e3:.1f} ms on "

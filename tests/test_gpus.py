@@ -35,7 +35,7 @@ async def beneath(told: Page) -> dict[str, float]:
         while "gpu:" not in text:
             await asyncio.sleep(0.01)
             text = await told.read() or ""
-    return dict(values(text))
+    return dict(values(text.splitlines()))
 
 
 def looked(around: dict[str, str], *chosen: str) -> dict[str, float]:

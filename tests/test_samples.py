@@ -22,14 +22,15 @@ odd{path="C:\\DIR\"a } b\"",text="two\nlines, {x}"} 3
 empty{} 4
 bare 7
 endless{le="+Inf"} +Inf
+seconds_bucket{engine="0",le="0.1"} 5
 nothing NaN
 broken
 """
 
 
 def test_a_page_is_read_into_series_and_values():
-    assert [value for _, value in values(PAGE)] == [16, 1600, 3, 4, 7, float("inf")]
-    names = [labelled(series) for series, _ in values(PAGE)]
+    assert [value for _, value in values(PAGE.splitlines())] == [16, 1600, 3, 4, 7, float("inf")]
+    names = [labelled(series) for series, _ in values(PAGE.splitlines())]
     assert [name for name, _ in names][2:] == ["odd", "empty", "bare", "endless"]
     assert names[1] == ("vllm:prompt_tokens_total", '{"engine":"1","model_name":"nano"}')
     assert orjson.loads(names[2][1]) == {"path": 'C:\\DIR"a } b"', "text": "two\nlines, {x}"}

@@ -67,7 +67,7 @@ def test_kernels_that_are_compiled_while_it_serves_are_counted(tmp_path):
 
     async def count(pulse: Pulse) -> float:
         told = await pulse.page.read()
-        return dict(values(told or ""))[COMPILED]
+        return dict(values((told or "").splitlines()))[COMPILED]
 
     async def main() -> list[float]:
         pulse = Pulse(Page(url="here", read=read), [log], 5)

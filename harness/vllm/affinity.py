@@ -109,7 +109,7 @@ async def _moved(page: Page, before: Counts) -> set[int]:
 
 async def _counts(page: Page) -> Counts:
     counts: Counts = {}
-    for series, value in values(await page.read() or ""):
+    for series, value in values((await page.read() or "").splitlines()):
         name, labels = labelled(series)
         told = orjson.loads(labels).get("engine", "") if name == COUNTER else ""
         if told.isdigit():

@@ -58,7 +58,7 @@ class Pulse:
     def _note(self, told: str | None) -> None:
         """Takes a look into account."""
         moves, work = None, None
-        for series, value in values(told or ""):
+        for series, value in values((told or "").splitlines()):
             if _MOVES.match(series):
                 moves = (moves or 0.0) + value
             elif _WORK.match(series):
