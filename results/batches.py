@@ -23,7 +23,10 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWindow:
-    """From the last first token to the first last token of a tree's requests.
+    """From the last second piece to the first last token of a tree's requests.
+
+    The second, since a server that is late with a first token sends at once after it what it has
+    decoded meanwhile, which is no speed of the span.
 
     `tokens` came inside it, to `size` requests, the first of them in row `row`. `behind` of the
     requests stood still while the others went on for LEFT_BEHIND pieces: preempted, most likely.
@@ -91,10 +94,11 @@ def _windows(rows: Columns) -> list[BatchWindow]:
     size = np.bincount(batch, minlength=len(trees))
     opened = np.full(len(trees), -np.inf)
     closed = np.full(len(trees), np.inf)
-    # A request without tokens begins at infinity, so its batch has no span.
-    begun = rows.counted & ~np.isnan(rows.first)
-    np.maximum.at(opened, batch, np.where(begun, rows.first, np.inf))
-    np.minimum.at(closed, batch, np.where(begun, rows.last, -np.inf))
+    # A request without a second piece begins at infinity, so its batch has no span.
+    begun, second = np.full(len(batch), np.inf), pieces.ordinal == 1
+    begun[pieces.row[second]] = pieces.stamp[second]
+    np.maximum.at(opened, batch, np.where(rows.counted, begun, np.inf))
+    np.minimum.at(closed, batch, np.where(rows.counted, rows.last, -np.inf))
     of = batch[pieces.row]
     within = (pieces.stamp > opened[of] + SLACK) & (pieces.stamp <= closed[of] + SLACK)
     tokens = np.bincount(of[within], weights=pieces.tokens[within], minlength=len(trees))

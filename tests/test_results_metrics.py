@@ -252,13 +252,13 @@ def test_requests_decoding_at_once_are_counted_over_time() -> None:
 
 
 def test_a_batch_is_measured_while_all_of_it_decodes() -> None:
-    """Four requests, a step each 20 ms; they start one step apart and so overlap for 7 steps."""
+    """Four requests, a step each 20 ms; they start one step apart and so overlap for 6 steps."""
     stamps = [0.02 * i for i in range(11)]
     rows = [made([1.0 + 0.02 * r + s for s in stamps], stream=f"s{r}") for r in range(4)]
     found = batches.batch_windows(table(*rows))
     assert len(found) == 1
-    assert (found[0].size, found[0].tokens) == (4, 28)
-    assert found[0].seconds == approx(0.14)
+    assert (found[0].size, found[0].tokens) == (4, 24)
+    assert found[0].seconds == approx(0.12)
     shown = figures(*rows, gpus=2, workload={"kind": "batch"})
     assert shown["batch_size"].value == approx(4)
     assert shown["batch_tpot"].value == approx(0.02)
@@ -267,11 +267,19 @@ def test_a_batch_is_measured_while_all_of_it_decodes() -> None:
 
 
 def test_batches_of_unequal_spans_are_weighted_by_span() -> None:
-    short = [made([1.0, 1.1], stream=s) for s in "ab"]
-    long = [made([1.0 + 0.2 * i for i in range(10)], stream=s, tree=1) for s in "ab"]
+    short = [made([0.9, 1.0, 1.1], stream=s) for s in "ab"]
+    long = [made([0.8 + 0.2 * i for i in range(11)], stream=s, tree=1) for s in "ab"]
     shown = figures(*short, *long, workload={"kind": "batch"})
     assert shown["batch_tpot"].value == approx((0.1 + 1.8) / 10)
     assert shown["batch_tpot"].n == 2
+
+
+def test_what_a_server_held_back_is_no_speed_of_a_batch() -> None:
+    """The first token comes late, and at once after it twelve that were decoded meanwhile."""
+    stamps = [1.0, *(1.01 + 0.02 * i for i in range(50))]
+    late = made(stamps, stream="a", piece_tokens=[1, 12, *[1] * 49], output_tokens=62)
+    shown = figures(late, replace(late, stream="b"), workload={"kind": "batch"})
+    assert shown["batch_tpot"].value == approx(0.02)
 
 
 def test_a_batch_that_never_decodes_together_has_no_speed() -> None:
