@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Mapping, Sequence
 
+    from harness.point import Point
     from suites.plan import Plan
     from suites.suite import Suite
 
@@ -325,7 +326,8 @@ def _measured(
     from suites.launch import launch
     from suites.plan import estimate
 
-    keys, points = _keys(planned), planned.of(only) if only else planned.points
+    points = planned.of(only) if only else planned.points
+    keys = _keys(points)
     with launch(asked, planned, out, new=new, tell=_tell) as folder:
         try:
             with Progress(quiet=quiet or not sys.stderr.isatty()) as watch:
@@ -350,11 +352,11 @@ def _tell(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def _keys(planned: Plan) -> dict[str, str]:
-    """The secrets that the plan's engines name, from the environment: nothing below reads it."""
+def _keys(points: Sequence[Point]) -> dict[str, str]:
+    """The secrets that the points' engines name, from the environment: nothing below reads it."""
     from results.errors import InputError
 
-    names = {name for point in planned.points for name in point.deployment.engine.secrets}
+    names = {name for point in points for name in point.deployment.engine.secrets}
     missing = sorted(names - os.environ.keys())
     if missing:
         raise InputError(f"{missing[0]}: the suite needs this environment variable: set it")

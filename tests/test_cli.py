@@ -98,6 +98,15 @@ def test_one_experiment_runs_alone_and_the_same_folder_takes_the_others_up(tiny)
     assert len(list(Path(alone["run"]).glob("*/outcome.json"))) == 4
 
 
+def test_an_experiment_needs_no_key_of_another_one(tiny):
+    experiment = TINY[TINY.index("  - name") :].replace("cold", "far")
+    far = "{kind: endpoint, url: 'http://127.0.0.1:1', model: m, api_key_env: NOBODY_SET_IT}"
+    tiny.write_text(TINY + experiment.replace("{kind: sim}", far))
+    refused = paceline("run", tiny, "--quiet")
+    assert "NOBODY_SET_IT: the suite needs this environment variable" in refused.stderr
+    assert paceline("run", tiny, "--quiet", "--only", "cold").exit_code == Exit.GOOD
+
+
 @pytest.mark.parametrize(
     ("name", "way"), [("cald", "did you mean cold?"), ("other", "name one of these")]
 )

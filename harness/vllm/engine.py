@@ -239,10 +239,11 @@ class Vllm:
         for one in map(_kept, deployments):
             match one.engine:
                 case Vllm(resident_share=float(share), kv_cache_memory_bytes=int()) as engine:
-                    place = log.parent / f"start-{len(starts) + 1}" / log.name
-                    start = partial(engine.up, one, seed, place, alone=False)
-                    starts |= {} if _name(one) in held() else {_name(one): (share, start)}
                     wide.add(one.topology.gpus)
+                    if _name(one) not in held().keys() | starts.keys():
+                        place = log.parent / f"start-{len(starts) + 1}" / log.name
+                        start = partial(engine.up, one, seed, place, alone=False)
+                        starts[_name(one)] = share, start
         # What GPUs hold more than before is all that tells on how many of them a server is.
         if len(starts) > 1 and len(wide) == 1:
             _refuse_leftovers(log)
