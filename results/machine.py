@@ -55,11 +55,11 @@ def remarks(samples: pa.Table | None, evidence: Evidence | None, tokens: float) 
         yield f"other arms were up on the same GPUs: {', '.join(map(str, beside))}"
     if samples is None:
         return
-    for gpu, steps in _series(samples, THROTTLE).items():
-        for bit, reason in REASONS.items():
-            share = _share(steps, bit, evidence)
-            if share >= LEAST:
-                yield f"GPU {gpu} was held back by {reason} in {share:.0%} of the window"
+    gpus = _series(samples, THROTTLE).values()
+    for bit, reason in REASONS.items():
+        share = max((_share(steps, bit, evidence) for steps in gpus), default=0.0)
+        if share >= LEAST:
+            yield f"a GPU was held back by {reason} in {share:.0%} of the window"
     joules = energy(samples, evidence)
     if joules is not None and tokens:
         each = float(f"{joules / tokens:.3g}")

@@ -48,10 +48,17 @@ def test_energy_is_unknown_where_one_gpu_does_not_tell_its_power():
 
 def test_throttling_is_told_with_its_cause_and_its_share_of_the_window():
     name, labels = "gpu:throttle_reasons", '{"gpu":"3"}'
-    samples = table((0, name, labels, 1), (14, name, labels, 0x24), (16, name, labels, 0))
+    other = '{"gpu":"2"}'
+    samples = table(
+        (0, name, labels, 1),
+        (14, name, labels, 0x24),
+        (15, name, other, 0x04),
+        (16, name, labels, 0),
+        (16, name, other, 0),
+    )
     assert list(machine.remarks(samples, evidence(()), tokens=0)) == [
-        "GPU 3 was held back by its power limit in 20% of the window",
-        "GPU 3 was held back by its temperature in 20% of the window",
+        "a GPU was held back by its power limit in 20% of the window",
+        "a GPU was held back by its temperature in 20% of the window",
     ]
 
 
