@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from reports.account import Account
+from reports.crossings import crossing_lines
 from reports.gaps import arms_apart, gap_lines, gap_sheets
+from reports.labels import marked
 from reports.notation import harmless
 from reports.tables import Sheet, drawn
 from reports.verdict_tables import TOLD, cell_notes, cell_sheets, difference_sheet
@@ -24,6 +26,8 @@ def comparison_text(account: Account, width: int = WIDTH) -> str:
     parts = ["\n".join(wrapped(line, width) for line in headline(account))]
     parts.append("\n".join(wrapped(line, width) for line in sides(account)))
     if not account.comparison.refusals:
+        lines = crossing_lines(account.comparison)
+        parts.append("\n".join(wrapped(line, width) for line in lines))
         parts += _cells(account, width)
     parts += _apart(account.comparison, width)
     return "\n\n".join(filter(None, parts))
@@ -90,7 +94,7 @@ def _cells(account: Account, width: int) -> Iterator[str]:
     for cell in account.cells:
         sheets = [whole(sheet, width) for sheet in cell_sheets(cell)]
         notes = [wrapped(note, width) for note in cell_notes(cell, account)]
-        heading = [] if sheets else [f"{cell.place}{f' ({cell.mark})' if cell.mark else ''}"]
+        heading = [] if sheets else [marked(cell.place, cell.mark)]
         yield "\n\n".join([*heading, *sheets, *(["\n".join(notes)] if notes else [])])
         shown = shown or bool(sheets)
     if shown:

@@ -7,8 +7,10 @@ from string import Template
 
 from reports.account import Account, CellAccount
 from reports.comparison import SLOWER, refused, sides
+from reports.crossings import crossing_lines
 from reports.forest import forest, run_charts
 from reports.gate import confirmation, verdict_line
+from reports.labels import marked
 from reports.markup import banner, drawing, file, listed, notes, scripts, section, table
 from reports.verdict_tables import (
     cell_notes,
@@ -68,7 +70,8 @@ def write_comparison(account: Account, path: Path) -> None:
 
 def _summary(account: Account) -> str:
     said = "".join(f'<p class="verdict">{escape(line)}</p>\n' for line in headline(account))
-    told = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in sides(account))}</ul>\n"
+    lines = [*crossing_lines(account.comparison), *sides(account)]
+    told = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>\n"
     if not account.gated:
         return said + told
     line = f'<p class="verdict"><strong>{escape(verdict_line(account))}</strong></p>\n'
@@ -100,8 +103,7 @@ def _cells(account: Account) -> str:
 
 
 def _cell(cell: CellAccount, account: Account) -> Iterator[str]:
-    heading = f"{cell.place} ({cell.mark})" if cell.mark else cell.place
-    yield f'<h3 dir="auto">{escape(heading)}</h3>\n'
+    yield f'<h3 dir="auto">{escape(marked(cell.place, cell.mark))}</h3>\n'
     yield notes(cell_notes(cell, account, whole=True))
     yield from map(table, cell_sheets(cell, whole=True))
 

@@ -1,0 +1,42 @@
+"""Where sides change places, in sentences."""
+
+from collections.abc import Iterator
+
+from reports.notation import label, number
+from results.comparison import Comparison
+from results.crossing import Crossing, crossings
+
+_AHEAD = {
+    frozenset({1}): "other ahead",
+    frozenset({-1}): "base ahead",
+    frozenset({1, 0}): "other ahead, if anybody",
+    frozenset({-1, 0}): "base ahead, if anybody",
+    frozenset({0}): "nobody ahead",
+}
+
+
+def crossing_lines(comparison: Comparison) -> Iterator[str]:
+    """A sentence for each change of places, and one for each series on what never changes."""
+    found = list(crossings(comparison))
+    several = len({one.experiment for one in found}) > 1
+    settled: dict[str, list[str]] = {}
+    for one in found:
+        prefix = f"{one.experiment}: " if several else ""
+        name = "batch size" if one.load == "requests" else one.load
+        if one.at is None:
+            span = f"{prefix}nobody overtakes from {name} {one.loads[0]:g} to {one.loads[-1]:g}: "
+            told = f"{label(one.metric)}: {_AHEAD[frozenset(one.ahead)]}"
+            settled.setdefault(span, []).append(told)
+        else:
+            yield f"{prefix}{label(one.metric)}: {_overtaking(one, name)}"
+    for span, metrics in settled.items():
+        yield span + "; ".join(metrics)
+
+
+def _overtaking(one: Crossing, name: str) -> str:
+    before, after = ("base", "other") if one.overtakes > 0 else ("other", "base")
+    low, at, high = (number(value or 0.0) for value in (one.low, one.at, one.high))
+    return (
+        f"{before} is ahead at first, and {after} from about {name} {at} on (95 % interval {low} "
+        f"to {high}), by straight lines between the loads"
+    )

@@ -1,0 +1,126 @@
+"""Where two sides change places over the load."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from results.comparison import CellComparison, Comparison
+from results.crossing import crossings
+from results.effect import Effect
+from results.verdict import Judgement
+
+LOADS = (4, 16, 64)
+
+
+def compared(ratios, doubt=0.02, metric="output_rate_per_gpu", better="higher", **workload):
+    """A comparison of so many loads, with these logarithms of other / base and their doubt."""
+    cells = [
+        CellComparison(
+            name=f"closed {level}",
+            experiment="agents",
+            arms=("a", "b"),
+            workload={"kind": "agentx", **workload},
+            load={"kind": "closed", "concurrency": level, "duration": 90.0},
+            runs=(2, 2),
+            problems=(),
+            notes=(),
+            failed=(0, 0),
+            asked=(9, 9),
+            judgements=(
+                Judgement(
+                    effect=Effect(
+                        metric=metric,
+                        unit="tok/s/GPU",
+                        better=better,
+                        how="runs",
+                        ratio=float(np.exp(ratio)),
+                        low=float(np.exp(ratio - doubt)),
+                        high=float(np.exp(ratio + doubt)),
+                    ),
+                    margin=0.05,
+                    verdict="inconclusive",
+                    gate=None,
+                    reason="",
+                    gated=False,
+                ),
+            ),
+        )
+        for level, ratio in zip(LOADS, ratios, strict=True)
+    ]
+    return Comparison(base="A", other="B", cells=tuple(cells))
+
+
+def test_sides_that_change_places_are_equal_between_loads():
+    # Over log2 of the load 2, 4 and 6, a third of the way from 4 to 6; the upper end of the
+    # interval meets nothing at 4.4, the lower one at 4 + 2 x 7/15.
+    (found,) = crossings(compared((-0.10, -0.05, 0.10)))
+    assert found.loads == LOADS
+    assert found.ahead == (-1, -1, 1)
+    assert (found.low, found.at, found.high) == pytest.approx(
+        (2**4.4, 2 ** (4 + 2 / 3), 2 ** (4 + 14 / 15))
+    )
+
+
+def test_of_times_less_is_better():
+    (found,) = crossings(compared((0.10, 0.05, -0.10), metric="ttft", better="lower"))
+    assert found.ahead == (-1, -1, 1)
+    assert found.at == pytest.approx(2 ** (4 + 2 / 3))
+
+
+def test_base_that_overtakes_is_found_at_the_same_load():
+    (found,) = crossings(compared((0.10, 0.05, -0.10)))
+    assert found.ahead == (1, 1, -1)
+    assert (found.low, found.at, found.high) == pytest.approx(
+        (2**4.4, 2 ** (4 + 2 / 3), 2 ** (4 + 14 / 15))
+    )
+
+
+def test_a_load_in_between_that_decides_nothing_is_no_end():
+    (found,) = crossings(compared((-0.10, 0.01, 0.10)))
+    assert found.ahead == (-1, 0, 1)
+    assert found.low < found.at < found.high
+
+
+def test_without_a_load_where_the_other_is_ahead_nothing_is_crossed():
+    (found,) = crossings(compared((-0.10, -0.05, 0.01)))
+    assert (found.ahead, found.at) == ((-1, -1, 0), None)
+
+
+def test_who_is_overtaken_twice_crosses_twice():
+    found = list(crossings(compared((-0.10, 0.10, -0.10))))
+    assert [(round(one.at), one.overtakes) for one in found] == [(8, 1), (32, -1)]
+
+
+def test_what_is_invalid_or_has_no_interval_is_left_out():
+    whole = compared((-0.10, -0.05, 0.10))
+    (judgement,) = whole.cells[0].judgements
+    for bad in (
+        replace(judgement, verdict="invalid"),
+        replace(judgement, effect=replace(judgement.effect, low=None, high=None)),
+    ):
+        first = replace(whole.cells[0], judgements=(bad,))
+        (found,) = crossings(replace(whole, cells=(first, *whole.cells[1:])))
+        assert found.loads == LOADS[1:]
+
+
+def test_other_workloads_are_other_series():
+    both = replace(
+        compared((-0.1, -0.1, 0.1)),
+        cells=compared((-0.1, -0.1, 0.1)).cells + compared((0.1, 0.1, 0.1), seed=2).cells,
+    )
+    assert [one.ahead for one in crossings(both)] == [(-1, -1, 1), (1, 1, 1)]
+    assert not list(crossings(replace(both, cells=both.cells[::3])))
+
+
+def test_the_interval_holds_the_true_crossing_as_often_as_it_says():
+    """Curves that cross at 24, measured 1,000 times with normal errors of known size."""
+    rng = np.random.default_rng(1)
+    truth = 0.15 * (np.log2(LOADS) - np.log2(24))
+    error, held, found = 0.05, 0, 0
+    for noise in rng.normal(0, error, (1000, 3)):
+        for one in crossings(compared(truth + noise, doubt=1.96 * error)):
+            found += one.at is not None
+            held += one.at is not None and one.low <= 24 <= one.high
+    assert found > 900
+    assert held / found > 0.95
