@@ -69,6 +69,10 @@ Overrides = Annotated[
         help="Changes one key of the suite: seed=3, experiments.0.load.duration=30.",
     ),
 ]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="This experiment alone; the others when asked for."),
+]
 OutFolder = Annotated[Path, typer.Option(help="Where run folders go.")]
 New = Annotated[bool, typer.Option("--new", help="Starts afresh instead of resuming.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="One line a point, for logs.")]
@@ -76,22 +80,27 @@ RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run fo
 
 
 @app.command()
-def plan(suite: SuiteName, overrides: Overrides = None, as_json: Json = False) -> None:
+def plan(
+    suite: SuiteName, overrides: Overrides = None, only: Only = None, as_json: Json = False
+) -> None:
     """Show what a suite would run, and start nothing.
 
     Example: paceline plan smoke
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from reports.plan import plan_table
     from suites.description import describe
 
     with sentences():
         _, planned = _planned(suite, overrides)
+        whole = planned.hash
+        if only:
+            planned = replace(planned, points=planned.of(only))
         described = asdict(describe(planned))
         print(plan_table(**described))
         if as_json:
-            print_json({"points": len(planned.points), "hash": planned.hash, **described})
+            print_json({"points": len(planned.points), "hash": whole, **described})
 
 
 @app.command()
@@ -99,10 +108,7 @@ def run(
     *,
     suite: SuiteName,
     overrides: Overrides = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Runs this experiment; the others when asked for."),
-    ] = None,
+    only: Only = None,
     out: OutFolder = Path("runs"),
     new: New = False,
     quiet: Quiet = False,

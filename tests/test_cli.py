@@ -89,6 +89,9 @@ def test_an_unknown_suite_names_the_shipped_ones(tiny):
 def test_one_experiment_runs_alone_and_the_same_folder_takes_the_others_up(tiny):
     experiment = TINY[TINY.index("  - name") :]
     tiny.write_text(TINY + experiment.replace("cold", "warm").replace("prompt: 1024", "prompt: 64"))
+    planned = [last_json(paceline("plan", tiny, *o, "--json")) for o in ((), ("--only", "warm"))]
+    assert [one["points"] for one in planned] == [4, 2]
+    assert planned[0]["hash"] == planned[1]["hash"]
     alone = last_json(paceline("run", tiny, "--only", "warm", "--quiet", "--json"))
     assert alone["statuses"] == {"finished": 2}
     ended = {path.parent.name.split("-")[0] for path in Path(alone["run"]).glob("*/outcome.json")}

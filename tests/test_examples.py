@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -133,3 +134,34 @@ def test_the_docs_have_a_whole_suite_that_asks_servers_questions():
     (experiment,) = yaml.safe_load(WRITTEN["accuracy-answers"])["experiments"]
     assert [engine["kind"] for engine in experiment["engine"]] == ["endpoint"] * 2
     assert experiment["workload"]["kind"] == "questions"
+
+
+H200 = {
+    "h200.tar.xz": (
+        ("h200-2026*", "vllm TP1 replay=off", "vllm TP1 replay=on", "-46.32 % (-46.70 to -45.94)"),
+        ("h200-agents-*", "vllm TP1 replay=off", "vllm TP1 replay=on", "-32.2 % (-39.3 to -24.2)"),
+    ),
+    "h200-two.tar.xz": (
+        ("h200-two-*", "vllm TP2 replay=off", "vllm TP2 replay=on", "-44.99 % (-45.30 to -44.67)"),
+        (
+            "h200-two-*",
+            "vllm DEP2 replay=on unpinned",
+            "vllm DEP2 replay=on",
+            "-22.0 % (-26.5 to -17.3)",
+        ),
+    ),
+}
+"""Of each archive that ships, what the page says of two arms of a run in it."""
+
+
+@pytest.mark.parametrize("archive", H200)
+def test_the_changes_on_the_h200_page_come_out_of_the_folders_that_ship(archive, tmp_path):
+    page = Path("docs/results-h200.md").read_text()
+    with tarfile.open(EXAMPLES / archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    for name, base, other, change in H200[archive]:
+        (run,) = tmp_path.glob(name)
+        result = paceline("compare", f"{run}:{base}", f"{run}:{other}")
+        assert result.exit_code == 0, result.stderr
+        assert change in result.stdout
+        assert change in page
