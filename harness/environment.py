@@ -25,7 +25,8 @@ def environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "usable_cores": _usable_cores(),
+        # Which of them this process may run on, not every system tells.
+        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "memory_bytes": _memory(),
         "python": sys.version.split()[0],
         "packages": {name: _version(name) for name in _PACKAGES},
@@ -50,11 +51,6 @@ def _processor() -> str | None:
     return next(names, None)
 
 
-def _usable_cores() -> int | None:
-    """How many cores this process may run on; None where the system does not tell."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-
-
 def _memory() -> int | None:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -69,7 +65,7 @@ def _gpus() -> list[dict[str, str]] | None:
 
 
 def _asked_gpus(names: tuple[str, ...]) -> list[dict[str, str]] | None:
-    answer = _ask("nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader")
+    answer = ask("nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader")
     if answer is None:
         return None
     rows = [line.split(",") for line in answer.splitlines() if line]
@@ -78,13 +74,14 @@ def _asked_gpus(names: tuple[str, ...]) -> list[dict[str, str]] | None:
 
 def _revision() -> dict[str, Any] | None:
     """The commit of the folder that the run was started in, and whether it had changes."""
-    commit = _ask("git", "rev-parse", "HEAD")
+    commit = ask("git", "rev-parse", "HEAD")
     if commit is None:
         return None
-    return {"commit": commit, "changed": bool(_ask("git", "status", "--porcelain", "-uno"))}
+    return {"commit": commit, "changed": bool(ask("git", "status", "--porcelain", "-uno"))}
 
 
-def _ask(program: str, *arguments: str) -> str | None:
+def ask(program: str, *arguments: str) -> str | None:
+    """What a program of this machine says; None where it is not there, fails or takes too long."""
     path = shutil.which(program)
     if path is None:
         return None

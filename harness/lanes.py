@@ -137,17 +137,13 @@ def _admit(stage: Stage, lane: int) -> bool:
         return False
     stage.admitted[lane] += 1
     if all(stage.admitted[start.lane] >= pressure for start, _ in stage.begun):
-        stage.fuse = asyncio.get_running_loop().call_later(
-            stage.profile.warmup_grace, _fail, stage, _undrained(stage)
+        grace = stage.profile.warmup_grace
+        why = (
+            f"the warm-up did not end within {grace:g} s of its last request: the server is "
+            "stalled, or too small for the load"
         )
+        stage.fuse = asyncio.get_running_loop().call_later(grace, _fail, stage, why)
     return True
-
-
-def _undrained(stage: Stage) -> str:
-    return (
-        f"the warm-up did not end within {stage.profile.warmup_grace:g} s of its last request: "
-        "the server is stalled, or too small for the load"
-    )
 
 
 def _dispatch(stage: Stage, tree: Live, step: Step, planned: float, ready: float) -> None:

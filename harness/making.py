@@ -42,7 +42,7 @@ def ahead(trial: Trial, made: Ahead, tree: Live, step: Step) -> None:
     if (tree.number, step.key) in made:
         return
     request = make(trial, tree, step, step.output).request
-    preparing = asyncio.ensure_future(_prepared(trial, request))
+    preparing = asyncio.ensure_future(trial.client.prepare(request))
     made[tree.number, step.key] = Made(request, preparing)
 
 
@@ -84,7 +84,3 @@ def _next(tree: Live, step: Step) -> Iterator[Step]:
 def _drop(one: Made | None) -> None:
     if one is not None and one.preparing is not None:
         one.preparing.cancel()
-
-
-async def _prepared(trial: Trial, request: Request) -> object:
-    return await trial.client.prepare(request)

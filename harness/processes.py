@@ -88,7 +88,7 @@ class Program:
         self._root = root
         self._far = far
         self._mark = mark
-        self._log = log
+        self._log = log.resolve()
         self._place = place
         self._hold: int | None = hold
         self._known: set[tuple[int, int]] = set()
@@ -229,11 +229,10 @@ async def start(
 ) -> Program:
     """Starts a program in a session of its own, with its output in `log`.
 
-    It gets its own folder for temporary files, which goes when it is stopped; in the `background`
-    it has the cores only when nobody else wants them. Where paceline dies, all of it ends within
-    `seconds`. With a `line` it is spoken to here, in lines of at most so many bytes, and only its
-    standard error is added to the log. Raises EngineError where there is no such program, and where
-    this is not Linux.
+    Its own folder of temporary files goes when it is stopped; in the `background` it has the cores
+    only when nobody else wants them. Where paceline dies, all of it ends within `seconds`. With a
+    `line` it is spoken to here, in lines of at most so many bytes, and only its standard error is
+    added to the log. Raises EngineError where there is no such program, or this is not Linux.
     """
     _check(through.words[0] if through else command[0])
     mark = f"{os.getpid()}-{uuid.uuid4().hex}"
@@ -242,23 +241,12 @@ async def start(
     around = {"TMPDIR": str(place), **environment} if place else {}
     # A pipe of asyncio's own would be closed as soon as the first process has ended.
     held, hold = os.pipe()
+    kept = (str(KEEPER), NEAR, str(seconds), str(place), str(held if line else 0), *command)
+    words = (sys.executable, "-I", "-S", *kept)
     if through:
-        words = [*through.words, far_line(through.python, command, environment, seconds)]
-    else:
-        kept = (NEAR, str(seconds), str(place), str(held if line else 0), *command)
-        words = [sys.executable, "-I", "-S", str(KEEPER), *kept]
+        words = (*through.words, far_line(through.python, command, environment, seconds))
     try:
-        with log.open("ab" if line else "wb") as output:
-            root = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=asyncio.subprocess.PIPE if line else held,
-                stdout=asyncio.subprocess.PIPE if line else output,
-                stderr=output,
-                limit=line or 0,
-                pass_fds=(held,) if line else (),
-                env={**os.environ, **around, MARK: mark},
-                start_new_session=True,
-            )
+        root = await _spawned(words, {**os.environ, **around, MARK: mark}, log, held, line)
     except BaseException:
         os.close(hold)
         raise
@@ -266,11 +254,28 @@ async def start(
         os.close(held)
     if background:
         _step_back(root.pid)
-    return Program(root, mark, log.resolve(), place, hold, far=through is not None)  # noqa: ASYNC240
+    return Program(root, mark, log, place, hold, far=through is not None)
+
+
+async def _spawned(
+    words: Sequence[str], environment: Mapping[str, str], log: Path, held: int, line: int | None
+) -> asyncio.subprocess.Process:
+    """A keeper that has the pipe `held`, as its standard input where nobody speaks to it."""
+    pipe = asyncio.subprocess.PIPE if line else None
+    with log.open("ab" if line else "wb") as output:
+        return await asyncio.create_subprocess_exec(
+            *words,
+            stdin=pipe or held,
+            stdout=pipe or output,
+            stderr=output,
+            limit=line or 0,
+            pass_fds=(held,) if line else (),
+            env=environment,
+            start_new_session=True,
+        )
 
 
 def _check(program: str) -> None:
-    """Raises EngineError where it cannot be started here."""
     if not (_PROC / "self/stat").exists():
         raise EngineError(
             "servers can be started on Linux only: what they start is read from /proc"

@@ -21,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from harness import clock
+from harness.client import Page
 from harness.drive import drive
-from harness.engine import Deployment, Keeping, Server
+from harness.engine import Deployment, Keeping, Server, prober
+from harness.gpus import TOOL, watched
 from harness.hearing import Hearing, hearing
 from harness.point import Point
-from harness.probe import probed
 from harness.sampling import sampled
 from harness.trial import unheard
 from results.errors import EngineError, InputError, UnsupportedError
@@ -38,6 +39,9 @@ from workloads.prompt import seed_of
 from workloads.questions import Questions
 
 T = TypeVar("T")
+
+Measured = tuple[str | None, Evidence, pa.Table | None]
+"""Why a point failed, if it did, what it was observed to be, and the steps that it took."""
 
 FAILURES_IN_A_ROW = 50
 """After so many failures, with nothing else between them, a point ends."""
@@ -143,7 +147,7 @@ def _run_point(
         heard = hearing(point, writer.add_answer)
         engine = point.deployment.engine
         measuring = (
-            probed(point, writer.log_path, writer.add_samples)
+            _probed(point, point.workload, writer)
             if isinstance(point.workload, Forward)
             else _measure(
                 point, folder, writer, watch, heard, _started(point, coming, writer.log_path, keys)
@@ -205,7 +209,7 @@ async def _measure(
     watch: Watch,
     heard: Hearing | None,
     starting: AbstractAsyncContextManager[Server],
-) -> tuple[str | None, Evidence, pa.Table | None]:
+) -> Measured:
     """One point from the start of its server to its end: why it failed, if so, and the evidence."""
     tally = Tally(stop=asyncio.Event())
 
@@ -214,7 +218,10 @@ async def _measure(
         watch.request_done(record)
         tally.count(record)
 
-    engine, stop = point.deployment.engine, tally.stop
+    engine, stop, salt = point.deployment.engine, tally.stop, folder.salt
+    if engine.clock == "wall":
+        # A real server may remember what a broken attempt sent; a simulated one is new each time.
+        salt = seed_of(salt, writer.attempts)
     with _on_interrupt(stop):
         async with (
             _unless(stop, starting) as server,
@@ -230,7 +237,7 @@ async def _measure(
                     server.client,
                     keep,
                     run=folder.run_id,
-                    salt=_salt(folder, writer, engine.clock),
+                    salt=salt,
                     interrupt=stop,
                     settle=server.compiles,
                     hear=heard.hear if heard else unheard,
@@ -244,11 +251,28 @@ async def _measure(
         clock=engine.clock,
         opened=window.opened,
         closed=window.closed,
-        client_late=_late(looks),
+        client_late=float(np.quantile(looks, 0.99)) if len(looks) >= FEWEST_LOOKS else None,
         protocol=window.protocol,
         restless=window.restless,
     )
     return tally.why, evidence, steps
+
+
+async def _probed(point: Point, workload: Forward, writer: PointWriter) -> Measured:
+    """The evidence of what ran, and a row for each run of a step; they never fail in part.
+
+    What the machine's GPUs show meanwhile is kept. Raises EngineError where the engine's tool
+    fails, and UnsupportedError where there is none.
+    """
+
+    async def silent() -> str:
+        return ""
+
+    engine, began, page = prober(point.deployment.engine), clock.now(), Page(url=TOOL, read=silent)
+    async with watched(page, {}) as beneath, sampled(beneath, writer.add_samples):
+        observed, steps = await engine.probe(point.deployment, workload, log=writer.log_path)
+    evidence = Evidence(observed=observed, clock="wall", opened=0.0, closed=clock.now() - began)
+    return None, evidence, steps
 
 
 @asynccontextmanager
@@ -262,15 +286,6 @@ async def _started(
         await engine.together(coming, seed=seed, log=log)
     async with engine.start(deployment, seed=seed, log=log, keys=keys) as server:
         yield server
-
-
-def _salt(folder: RunFolder, writer: PointWriter, pace: clock.Clock) -> int:
-    """The run's salt, another one at each attempt at a point.
-
-    A real server may remember what a broken attempt sent; a simulated one is new each time, and
-    gives the same rows whether it was interrupted or not.
-    """
-    return folder.salt if pace == "virtual" else seed_of(folder.salt, writer.attempts)
 
 
 @asynccontextmanager
@@ -314,11 +329,6 @@ async def _watched(server: Server, tally: Tally) -> AsyncIterator[None]:
         if task:
             task.cancel()
             await asyncio.wait({task})
-
-
-def _late(looks: Sequence[float]) -> float | None:
-    """What one look in a hundred came late by, or None where there were too few looks."""
-    return float(np.quantile(looks, 0.99)) if len(looks) >= FEWEST_LOOKS else None
 
 
 @asynccontextmanager

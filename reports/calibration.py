@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import ceil, log2
 
 from reports.comparison import WIDTH, whole, wrapped
-from reports.labels import marks
+from reports.labels import marked, marks
 from reports.notation import changed, counted, label, number, percent
 from reports.tables import Column, Sheet
 from reports.verdict_tables import SMALL
@@ -140,7 +140,7 @@ def _sheet(cell: CellNoise, mark: str, among: int) -> Sheet:
     title = f"{cell.name}, {' or '.join(runs)} runs a side: the engine against itself"
     rest = len(cell.metrics) - len(_shown(cell))
     return Sheet(
-        title=f"{title} ({mark})" if mark else title,
+        title=marked(title, mark),
         columns=tuple(Column(name=name, number=name != "metric") for name, _ in columns),
         rows=tuple(tuple(value(one) for _, value in columns) for one in _shown(cell)),
         notes=(

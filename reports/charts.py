@@ -257,7 +257,8 @@ def _drawable(
     for summary in summaries:
         absent = [key for key in keys if not present(figure(summary, key))]
         name = f"{summary.cell.arm}, {_at(summary.cell)}"
-        reasons = [f"{label(key)}: {_absence(figure(summary, key))}" for key in absent]
+        told = {key: unscaled(figure(summary, key).reason or "n/a") for key in absent}
+        reasons = [f"{label(key)}: {reason}" for key, reason in told.items()]
         if not summary.valid:
             reasons = [f"{outcome(summary)}: {why(summary)}"]
         if absent:
@@ -265,10 +266,6 @@ def _drawable(
         else:
             drawn.append(summary)
     return drawn, tuple(missing)
-
-
-def _absence(shown: Figure) -> str:
-    return unscaled(shown.reason or "n/a")
 
 
 def _figure(kind: Kind, summaries: Sequence[Summary], looks: Looks) -> dict[str, Any]:
@@ -426,33 +423,39 @@ def _drawn_axis(axis: Axis) -> dict[str, Any]:
 
 def _layout(summaries: Sequence[Summary], *, panels: int) -> dict[str, Any]:
     lines = len({(summary.cell.arm, summary.valid) for summary in summaries})
-    marked = mark(summaries).split(":", maxsplit=1)[0]
-    return {
-        "height": 100 + 300 * panels + 20 * lines,
-        "margin": {"l": 56, "r": 24, "t": 16, "b": 48},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "hovermode": "closest",
-        "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": -0.2 / panels, "yanchor": "top"},
-        "annotations": watermark(marked, 1 - 0.5 / panels),
-    }
+    height, legend = 100 + 300 * panels + 20 * lines, (-0.2 / panels, "top")
+    return framed(mark(summaries), height, legend=legend, middle=1 - 0.5 / panels)
 
 
-def watermark(marked: str, height: float = 0.5) -> list[dict[str, Any]]:
-    """What lies across a chart whose numbers are not measured ones; nothing over measured ones."""
+def framed(
+    said: str, height: int, *, legend: tuple[float, str], middle: float = 0.5
+) -> dict[str, Any]:
+    """The layout around what a chart draws.
+
+    What must be `said` beside its numbers lies across it at `middle`, nothing over measured ones;
+    the legend is at a height, which its top or bottom has.
+    """
     drawn = {
-        "text": marked,
+        "text": said.split(":", maxsplit=1)[0],
         "xref": "paper",
         "yref": "paper",
         "x": 0.5,
-        "y": height,
+        "y": middle,
         "showarrow": False,
         "textangle": -20,
         "opacity": 0.35,
         "font": {"size": 40, "color": GREY},
     }
-    return [drawn] if marked else []
+    return {
+        "height": height,
+        "margin": {"l": 56, "r": 24, "t": 16, "b": 48},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "hovermode": "closest",
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": legend[0], "yanchor": legend[1]},
+        "annotations": [drawn] if said else [],
+    }
 
 
 def _with_prompt(summary: Summary) -> Summary:

@@ -6,7 +6,7 @@ from typing import Any
 
 from reports.labels import headed, places
 from reports.notation import number, percent
-from reports.tables import Column, Sheet
+from reports.tables import Sheet, headings
 from results.delivery import Delivery, Quantiles, delivery
 from results.figure import Summary
 from results.run import Run
@@ -15,6 +15,11 @@ ABSENT = "n/a"
 
 _QUANTITIES = (("input", "prompt"), ("output", "answer"), ("turns", "requests a session"))
 _SHARES = ("p10", "p50", "p90", "p99")
+_NUMBERS = (
+    *(f"{words} {share}" for _, words in _QUANTITIES for share in _SHARES),
+    *("traces sent from", "last first token", "sent late p50", "sent late p99"),
+    *("counted beyond asked p50", "blocks off the ceiling"),
+)
 
 
 def facts(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -40,24 +45,10 @@ def sheet(told: Sequence[tuple[Summary, Delivery]]) -> Sheet:
         rows.append((summary.cell.arm, point, *_quantiles(found.delivered), *_rest(found)))
     return Sheet(
         title=headed("Delivered beside whole traces", [one for one, _ in told]),
-        columns=tuple(_columns()),
+        columns=headings(("arm", "load"), _NUMBERS),
         rows=tuple(rows),
         notes=tuple(_notes(told)),
     )
-
-
-def _columns() -> Iterator[Column]:
-    yield Column(name="arm", number=False)
-    yield Column(name="load", number=False)
-    for _, words in _QUANTITIES:
-        for share in _SHARES:
-            yield Column(name=f"{words} {share}")
-    yield Column(name="traces sent from")
-    yield Column(name="last first token")
-    yield Column(name="sent late p50")
-    yield Column(name="sent late p99")
-    yield Column(name="counted beyond asked p50")
-    yield Column(name="blocks off the ceiling")
 
 
 def _quantiles(of: Mapping[str, Quantiles]) -> Iterator[str]:

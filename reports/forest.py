@@ -6,9 +6,10 @@ from math import ceil, exp, floor, log, log10
 from typing import Any
 
 from reports.account import Account, CellAccount
-from reports.charts import COLOURS, GREY, SYMBOLS, Chart, watermark
+from reports.charts import COLOURS, GREY, SYMBOLS, Chart, framed
+from reports.labels import marked
 from reports.notation import changed, label, measured, number
-from reports.tables import Column, Sheet
+from reports.tables import Sheet, headings
 from reports.verdicts import change, leading, share
 from results.direction import DIRECTIONS, in_points
 from results.effect import Effect, RunValue
@@ -23,25 +24,8 @@ LOOKS: dict[Verdict, tuple[str, str]] = {
 """The colour and the symbol of a verdict, so that none is told by its colour alone."""
 
 TICKS = (
-    0.01,
-    0.1,
-    0.2,
-    0.5,
-    0.7,
-    0.8,
-    0.9,
-    0.95,
-    0.98,
-    1,
-    1.02,
-    1.05,
-    1.1,
-    1.2,
-    1.5,
-    2,
-    5,
-    10,
-    100,
+    *(0.01, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1),
+    *(1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10, 100),
 )
 """The ratios at which the axis of changes may be marked."""
 
@@ -71,11 +55,12 @@ def forest(account: Account, rows: Sequence[Row], title: str) -> Chart:
         for row in rows
         if row not in drawn
     )
+    title = marked(title, account.mark)
     return Chart(
-        title=f"{title} ({account.mark})" if account.mark else title,
+        title=title,
         figure=_forest(account, drawn) if drawn else None,
         missing=tuple(missing),
-        sheet=_sheet(account, title, rows),
+        sheet=_sheet(title, rows),
     )
 
 
@@ -98,7 +83,7 @@ def _forest(account: Account, rows: Sequence[Row]) -> dict[str, Any]:
         if places:
             data.append(_dots(rows, places, colour, symbol))
     layout = {
-        **_layout(account, height=120 + 28 * len(rows)),
+        **framed(account.mark, 120 + 28 * len(rows), legend=(1.02, "bottom")),
         "xaxis": {
             **(_points if in_points(rows[0][1].effect.metric) else _ratios)(rows),
             "title": {"text": "change from base to other", "standoff": 8},
@@ -244,12 +229,10 @@ def _hover(row: Row) -> str:
     return "<br>".join([*lines, row[0].mark] if row[0].mark else lines)
 
 
-def _sheet(account: Account, title: str, rows: Sequence[Row]) -> Sheet:
-    names = ("metric", "cell", "change", "margin", "verdict")
-    texts = {"metric", "cell", "verdict"}
+def _sheet(title: str, rows: Sequence[Row]) -> Sheet:
     return Sheet(
-        title=f"{title} ({account.mark})" if account.mark else title,
-        columns=tuple(Column(name=name, number=name not in texts) for name in names),
+        title=title,
+        columns=headings(("metric", "cell"), ("change", "margin"), ("verdict",)),
         rows=tuple(
             (
                 label(one.effect.metric),
@@ -264,12 +247,11 @@ def _sheet(account: Account, title: str, rows: Sequence[Row]) -> Sheet:
 
 
 def _runs(account: Account, metric: str, rows: Sequence[Row]) -> Chart:
-    title = f"{label(metric)} run by run"
-    title = f"{title} ({account.mark})" if account.mark else title
+    title = marked(f"{label(metric)} run by run", account.mark)
     folders = {run.folder for _, one in rows for run in one.effect.values}
     several = "runs of several folders: each is drawn at its place in its own folder"
     layout = {
-        **_layout(account, height=420),
+        **framed(account.mark, 420, legend=(1.02, "bottom")),
         "xaxis": {
             "title": {"text": "place in the order of runs", "standoff": 8},
             "automargin": True,
@@ -325,12 +307,10 @@ def _run_hover(name: str, run: RunValue, one: Judgement, mark: str) -> str:
 
 
 def _run_sheet(title: str, metric: str, rows: Sequence[Row]) -> Sheet:
-    names = ("cell", "side", "folder", "repeat", "place", "value")
-    texts = {"cell", "side", "folder"}
     unit = DIRECTIONS[metric].unit
     return Sheet(
         title=title,
-        columns=tuple(Column(name=name, number=name not in texts) for name in names),
+        columns=headings(("cell", "side", "folder"), ("repeat", "place", "value")),
         rows=tuple(
             (
                 cell.place,
@@ -344,16 +324,3 @@ def _run_sheet(title: str, metric: str, rows: Sequence[Row]) -> Sheet:
             for run in one.effect.values
         ),
     )
-
-
-def _layout(account: Account, *, height: int) -> dict[str, Any]:
-    return {
-        "height": height,
-        "margin": {"l": 56, "r": 24, "t": 16, "b": 48},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "hovermode": "closest",
-        "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "annotations": watermark(account.mark.split(":", maxsplit=1)[0]),
-    }

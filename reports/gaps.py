@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from reports.account import Account, CellAccount, account
-from reports.answers import COUNTS
+from reports.labels import marked
 from reports.notation import number, percent
-from reports.tables import Column, Sheet
+from reports.tables import ANSWERED, Column, Sheet
 from reports.verdicts import headline, in_unit
 from results.comparison import compare
 from results.gap import Gap
@@ -54,17 +54,16 @@ def gap_sheet(cell: CellAccount) -> Sheet | None:
     told = [(one, one.effect.gap) for one in cell.cell.judgements if one.effect.gap]
     if not told:
         return None
-    mark = f" ({cell.mark})" if cell.mark else ""
     name = cell.cell.experiment
     place = cell.place if cell.place.startswith(name) else f"{name}, {cell.place}"
     rows = [(name, *(value(one, gap) for one, gap in told)) for name, value in MEASURES]
     # Before the verdict: they are of the answers, whatever is made of them.
     rows[-1:-1] = [
-        (COUNTS[name], *[f"{_counted(base)} / {_counted(other)}"] * len(told))
+        (ANSWERED[name], *[f"{_counted(base)} / {_counted(other)}"] * len(told))
         for name, base, other in told[0][1].amiss
     ]
     return Sheet(
-        title=f"Gap in accuracy: {place}{mark}",
+        title=marked(f"Gap in accuracy: {place}", cell.mark),
         columns=(
             Column(name="measure", number=False),
             *(Column(name=one.effect.metric.partition(".")[2] or HEADLINE) for one, _ in told),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from reports.account import Account
 from reports.comparison import WIDTH, refused, sides, whole, wrapped
+from reports.labels import marked
 from reports.notation import counted, harmless
 from reports.verdict_tables import cell_notes, gate_sheet, moved_sheet
 from results.verdict import Gate
@@ -44,11 +45,11 @@ def answer(account: Account) -> Gate:
 
 def verdict_line(account: Account) -> str:
     """The gate's answer in one line: `Gate FAILED: 1 of 12 rules failed, 11 passed`."""
-    mark = f" ({account.mark})" if account.mark else ""
     if account.comparison.refusals:
         reasons = counted(len(account.comparison.refusals), "reason")
-        return f"Gate REFUSED{mark}: the sides are not compared, for {reasons}."
-    said = f"Gate {ANSWERS[answer(account)]}{mark}"
+        refused = marked("Gate REFUSED", account.mark)
+        return f"{refused}: the sides are not compared, for {reasons}."
+    said = marked(f"Gate {ANSWERS[answer(account)]}", account.mark)
     counts = Counter(one.gate for _, one in account.judgements() if one.gated)
     if not counts:
         return f"{said}: no rule was judged."

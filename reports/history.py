@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from reports.labels import marks, place
+from reports.labels import marked, marks, place
 from reports.notation import changed, counted, label, measured, number, percent
-from reports.tables import Column, Sheet, drawn
+from reports.tables import Sheet, drawn, headings
 from results.changes import FEWEST, LEVEL
 from results.copies import counted_once
 from results.history import Change, Course, Moment
@@ -35,11 +35,11 @@ def history_sheets(courses: Sequence[Course]) -> list[Sheet]:
 
 def _changed(courses: Sequence[Course]) -> Sheet:
     rows = [(course, change) for course in courses for change in course.changes]
-    columns = ("arm", "load", "metric", "verdict", "runs", "before", "after", "change", "p")
-    numbers = {"runs", "before", "after", "change", "p"}
     return Sheet(
         title=_headed(f"History, {counted(len(rows), 'change')} of level", courses),
-        columns=tuple(Column(name=name, number=name in numbers) for name in columns),
+        columns=headings(
+            ("arm", "load", "metric", "verdict"), ("runs", "before", "after", "change", "p")
+        ),
         rows=tuple(
             (
                 course.cell.arm,
@@ -59,11 +59,9 @@ def _changed(courses: Sequence[Course]) -> Sheet:
 
 
 def _steady(courses: Sequence[Course]) -> Sheet:
-    columns = ("arm", "load", "metric", "runs", "level", "would show from")
-    numbers = {"runs", "level", "would show from"}
     return Sheet(
         title=_headed("History, no change of level", courses),
-        columns=tuple(Column(name=name, number=name in numbers) for name in columns),
+        columns=headings(("arm", "load", "metric"), ("runs", "level", "would show from")),
         rows=tuple(
             (
                 course.cell.arm,
@@ -71,7 +69,7 @@ def _steady(courses: Sequence[Course]) -> Sheet:
                 label(course.metric),
                 number(_count(course), 0),
                 _level(course.level, course),
-                _from(course),
+                "too few runs" if course.reason else percent(course.detectable),
             )
             for course in courses
         ),
@@ -84,8 +82,8 @@ def _steady(courses: Sequence[Course]) -> Sheet:
 
 def _headed(words: str, courses: Sequence[Course]) -> str:
     """A heading that says so where its numbers are not measured ones."""
-    mark = marks(moment.provenance for course in courses for moment in course.moments)
-    return f"{words} ({mark})" if mark else words
+    provenances = (moment.provenance for course in courses for moment in course.moments)
+    return marked(words, marks(provenances))
 
 
 def _level(value: float | None, course: Course) -> str:
@@ -97,13 +95,6 @@ def _change(change: Change) -> str:
         return "n/a"
     told, ends = changed(change.ratio, change.low, change.high)
     return f"{told} ({ends})" if ends else told
-
-
-def _from(course: Course) -> str:
-    """The step that would have been found, or why none would."""
-    if course.reason:
-        return "too few runs"
-    return percent(course.detectable)
 
 
 def _count(course: Course) -> int:

@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from reports.account import Account, CellAccount
 from reports.comparison import sides
 from reports.gate import confirmation
+from reports.labels import marked
 from reports.notation import harmless, measured
 from reports.verdict_tables import rule
 from reports.verdicts import gated, limit, more, share, signed
@@ -36,7 +37,8 @@ def junit(account: Account) -> str:
     # The common schema counts the skipped in a suite and not above it.
     above = {name: count for name, count in counts.items() if name != "skipped"}
     root = Element("testsuites", {"name": "paceline", **above})
-    suite = SubElement(root, "testsuite", {"name": _clean(_title(account)), **counts})
+    title = marked("paceline gate", account.mark)
+    suite = SubElement(root, "testsuite", {"name": _clean(title), **counts})
     suite.extend(cases)
     out = SubElement(suite, "system-out")
     out.text = _lines(*sides(account), *confirmation(account))
@@ -44,12 +46,8 @@ def junit(account: Account) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _title(account: Account) -> str:
-    return f"paceline gate ({account.mark})" if account.mark else "paceline gate"
-
-
 def _case(account: Account, cell: CellAccount, one: Judgement) -> Element:
-    name = _marked(f"{rule(one)}: {cell.place}", account)
+    name = marked(f"{rule(one)}: {cell.place}", account.mark)
     made = Element("testcase", _names(cell.cell.experiment, name))
     message = "; ".join(filter(None, [f"{one.verdict}: {one.reason}", more(one)]))
     tags = {"fail": "failure", "inconclusive": "skipped", "invalid": "error"}
@@ -115,10 +113,6 @@ def _element(tag: str, message: str, text: str) -> Element:
 
 def _names(group: str, name: str) -> dict[str, str]:
     return {"classname": _clean(f"paceline.{group}"), "name": _clean(name), "time": "0"}
-
-
-def _marked(words: str, account: Account) -> str:
-    return f"{words} ({account.mark})" if account.mark else words
 
 
 def _count(cases: Sequence[Element], tag: str) -> str:

@@ -103,8 +103,12 @@ def marks(provenances: Iterable[Provenance | None]) -> str:
 
 def headed(words: str, summaries: Iterable[Summary]) -> str:
     """A heading that says so where its numbers are not measured ones."""
-    marked = mark(summaries)
-    return f"{words} ({marked})" if marked else words
+    return marked(words, mark(summaries))
+
+
+def marked(words: str, said: str) -> str:
+    """The words, and in brackets what must be said beside their numbers."""
+    return f"{words} ({said})" if said else words
 
 
 def outcome(summary: Summary) -> str:

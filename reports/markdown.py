@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from reports.account import Account
 from reports.comparison import refused, sides
 from reports.gate import confirmation, verdict_line
+from reports.labels import marked
 from reports.notation import harmless
 from reports.tables import Sheet
 from reports.verdict_tables import (
@@ -54,11 +55,14 @@ def _folded(account: Account) -> Iterator[str]:
     if slower.rows:
         yield _details(slower.title, [_table(slower)])
     for cell in account.cells:
-        sheets = [part for sheet in cell_sheets(cell) for part in (_heading(sheet), _table(sheet))]
-        mark = f" ({cell.mark})" if cell.mark else ""
+        sheets = [
+            part
+            for sheet in cell_sheets(cell)
+            for part in (f"**{_plain(sheet.title)}**", _table(sheet))
+        ]
         notes = [note for sheet in cell_sheets(cell) for note in sheet.notes]
         yield _details(
-            f"{cell.place}{mark}",
+            marked(cell.place, cell.mark),
             [*sheets, _bullets([*notes, *cell_notes(cell, account), TOLD])],
         )
 
@@ -74,10 +78,6 @@ def _details(summary: str, parts: Sequence[str]) -> str:
     content = "\n\n".join(filter(None, parts))
     # Markdown is not read inside the summary, where a backslash would be shown.
     return f"<details><summary>{_html(summary)}</summary>\n\n{content}\n\n</details>"
-
-
-def _heading(sheet: Sheet) -> str:
-    return f"**{_plain(sheet.title)}**"
 
 
 def _table(sheet: Sheet) -> str:

@@ -7,18 +7,28 @@ from dataclasses import dataclass
 
 from results.figure import Figure, Summary, Unit
 
-LABELS = {
-    "ttft.p50": "TTFT p50",
-    "ttft.p90": "TTFT p90",
-    "tpot.p50": "TPOT p50",
-    "interactivity.p50": "interactivity p50",
-    "interactivity.p90": "interactivity p90",
+NAMES = {
+    "ttft": "TTFT",
+    "first_answer": "first answer",
+    "tpot": "TPOT",
+    "e2el": "E2E latency",
+    "norm_e2el": "E2E latency per token",
+    "schedule_ttft": "TTFT from schedule",
+    "schedule_e2el": "E2E latency from schedule",
+    "piece_gap": "gap between pieces",
+    "itl": "ITL",
+    "norm_interactivity": "E2E tokens per second",
+    "output_rate_per_user": "output per user",
+    "request_rate": "requests",
+    "input_rate": "input",
+    "total_rate": "input + output",
+    "goodput_share": "share within limits",
+    "failed_share": "failed requests",
     "output_rate": "output",
     "output_rate_per_gpu": "output per GPU",
     "total_rate_per_gpu": "input + output per GPU",
     "cache_hit": "cache hit",
     "cache_ceiling": "cache ceiling",
-    "goodput": "goodput",
     "batch_size": "batch size",
     "prompt": "prompt length",
     "batch_tpot": "TPOT",
@@ -30,27 +40,7 @@ LABELS = {
     "step_new_tokens": "new tokens of each request",
     "step_context": "cached tokens of each request",
 }
-
-NAMES = {
-    "ttft": "TTFT",
-    "first_answer": "first answer",
-    "tpot": "TPOT",
-    "e2el": "E2E latency",
-    "norm_e2el": "E2E latency per token",
-    "schedule_ttft": "TTFT from schedule",
-    "schedule_e2el": "E2E latency from schedule",
-    "piece_gap": "gap between pieces",
-    "itl": "ITL",
-    "interactivity": "interactivity",
-    "norm_interactivity": "E2E tokens per second",
-    "output_rate_per_user": "output per user",
-    "request_rate": "requests",
-    "input_rate": "input",
-    "total_rate": "input + output",
-    "goodput_share": "share within limits",
-    "failed_share": "failed requests",
-}
-"""What is compared besides, a statistic of it left off."""
+"""What figures and metrics are called, a statistic of them left off."""
 
 ABSENT = Figure(value=None, unit="count", n=0, reason="not measured")
 
@@ -77,7 +67,7 @@ class Scale:
 def label(key: str) -> str:
     """What the figure or the metric of that key is called."""
     name, _, statistic = key.partition(".")
-    return LABELS.get(key) or f"{NAMES.get(name, name)} {statistic}".rstrip()
+    return f"{NAMES.get(name, name)} {statistic}".rstrip()
 
 
 def figure(summary: Summary, key: str) -> Figure:

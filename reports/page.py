@@ -20,7 +20,7 @@ from reports.labels import outcome, why
 from reports.markup import banner, drawing, file, listed, notes, scripts, section, table
 from reports.notation import counted, number
 from reports.notes import failures
-from reports.tables import Column, Sheet, sheets
+from reports.tables import Sheet, headings, sheets
 from results import document
 from results.delivery import Delivery
 from results.delivery import delivery as delivered
@@ -224,8 +224,7 @@ def _problems(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
 
 
 def _problem_sheet(title: str, rows: Sequence[tuple[str, str, str]]) -> Sheet:
-    columns = tuple(Column(name=name, number=False) for name in ("point", "outcome", "reason"))
-    return Sheet(title=title, columns=columns, rows=tuple(rows))
+    return Sheet(title=title, columns=headings(("point", "outcome", "reason")), rows=tuple(rows))
 
 
 def _delivered(
@@ -286,7 +285,7 @@ def _environment(runs: Sequence[Run]) -> str:
     tables = [
         Sheet(
             title=name,
-            columns=(Column(name="key", number=False), Column(name="value", number=False)),
+            columns=headings(("key", "value")),
             rows=tuple(_flat(run.environment)),
         )
         for run, name in zip(runs, _names(runs), strict=True)

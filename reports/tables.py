@@ -13,7 +13,6 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from reports import answers
 from reports.labels import differing, headed, is_batch, outcome, places, pressure, settings
 from reports.notation import (
     Scale,
@@ -66,6 +65,16 @@ BATCH = {
 }
 """The columns of figures, and their headings."""
 
+ANSWERED = {
+    "answers": "answers",
+    "unanswered": "failed",
+    "truncated": "truncated",
+    "empty": "empty",
+    "unparsed": "unparsed",
+    "stopped": "stopped",
+}
+"""How many answers there are, and how many of them came to nothing."""
+
 BATCHES, STEPS, ANSWERS = "Fixed batches", f"Steps ({SCOPE})", "Accuracy"
 """The titles of what is no load."""
 
@@ -107,6 +116,17 @@ class Sheet:
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+
+
+def headings(
+    texts: Iterable[str], numbers: Iterable[str] = (), after: Iterable[str] = ()
+) -> tuple[Column, ...]:
+    """Columns of text, then of numbers, then of text again."""
+    return (
+        *(Column(name=name, number=False) for name in texts),
+        *(Column(name=name) for name in numbers),
+        *(Column(name=name, number=False) for name in after),
+    )
 
 
 Filled = tuple[Column, list[str]]
@@ -261,9 +281,20 @@ def _tables(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[Summary], 
         limited = any(limit for one in members for limit in one.cell.objectives.values())
         scheduled = any(one.cell.load.get("kind") == "open" for one in members)
         shown = REQUEST | (SCHEDULED if scheduled else {}) | (LIMITED if limited else {})
-        of_title = {BATCHES: BATCH, STEPS: SHOWN, ANSWERS: answers.shown(members)}
+        of_title = {BATCHES: BATCH, STEPS: SHOWN, ANSWERS: _scores(members)}
         shown = of_title.get(title, shown)
         yield headed(heading, members), _ordered(members), shown
+
+
+def _scores(summaries: Sequence[Summary]) -> dict[str, str]:
+    """The headline, then every other score, each with its heading."""
+    names = dict.fromkeys(name for one in summaries for name in one.figures if _beside(name))
+    return {HEADLINE: HEADLINE, **{name: name.partition(".")[2] for name in names}}
+
+
+def _beside(key: str) -> bool:
+    """Whether the figure is a score beside the headline."""
+    return key.startswith(f"{HEADLINE}.")
 
 
 def _title(summary: Summary) -> str:
@@ -319,7 +350,6 @@ def _whole(summaries: Sequence[Summary], shown: Mapping[str, str]) -> Iterator[F
 
 def _ranks(summaries: Sequence[Summary]) -> Sheet:
     """How requests and cache hits fell on the ranks of each cell."""
-    names = ("arm", "load", "rank", "requests", "cache hit")
     rows = [
         (
             summary.cell.arm,
@@ -332,7 +362,7 @@ def _ranks(summaries: Sequence[Summary]) -> Sheet:
         for share in summary.ranks
     ]
     title = headed(f"Data-parallel ranks: {summaries[0].cell.experiment}", summaries)
-    columns = tuple(Column(name=name, number=name not in {"arm", "load"}) for name in names)
+    columns = headings(("arm", "load"), ("rank", "requests", "cache hit"))
     return Sheet(title=title, columns=columns, rows=tuple(rows))
 
 
@@ -359,7 +389,7 @@ def _brief(summaries: Sequence[Summary], shown: Mapping[str, str]) -> Iterator[F
         fit = shared_scale(figures)
         written: Callable[[Figure, Scale], str] = brief if key in BOUNDED else bare
         unit = fit.unit if fit.unit in {"s", "ms", "%"} else ""
-        column = Column(name=name, unit=unit, spare=key in SPARE or answers.beside(key))
+        column = Column(name=name, unit=unit, spare=key in SPARE or _beside(key))
         yield column, [written(one, fit) for one in figures]
 
 
@@ -384,7 +414,7 @@ def _counts(summaries: Sequence[Summary]) -> Iterator[Filled]:
 def _answers(summaries: Sequence[Summary]) -> Iterator[Filled]:
     """How many questions were answered, where any were asked, and what came to nothing."""
     if any(asks(summary.cell) for summary in summaries):
-        for key, name in answers.COUNTS.items():
+        for key, name in ANSWERED.items():
             yield Column(name=name), [show(figure(summary, key)) for summary in summaries]
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from reports.account import Account, CellAccount
 from reports.gaps import gap_sheet
+from reports.labels import marked
 from reports.notation import changed, counted, label, measured, number, percent
-from reports.tables import Column, Sheet
+from reports.tables import Column, Sheet, headings
 from reports.verdicts import change, explored, gated, limit, more, share
 from results.comparison import CellComparison, Comparison
 from results.direction import DIRECTIONS
@@ -94,11 +95,9 @@ def gate_sheet(account: Account) -> Sheet:
         )
         for cell, one in gated(account)
     ]
-    names = ("gate", "metric", "cell", "change", "margin", "MDD", "verdict")
-    numbers = {"change", "margin", "MDD"}
-    columns = tuple(Column(name=name, number=name in numbers) for name in names)
+    columns = headings(("gate", "metric", "cell"), ("change", "margin", "MDD"), ("verdict",))
     notes = (*_undecided(gated(account)), *_certain(gated(account)))
-    title = _marked("Rules: no metric is worse by more than its margin", account.mark)
+    title = marked("Rules: no metric is worse by more than its margin", account.mark)
     return Sheet(title=title, columns=columns, rows=tuple(rows), notes=notes)
 
 
@@ -128,11 +127,11 @@ def moved_sheet(account: Account) -> Sheet:
         )
         for place, one in order[:MOST]
     )
-    texts = {"metric", "cell", "trace", "stream"}
-    names = ("metric", "cell", "trace", "stream", "turn", "repeat", "base", "other", "ratio")
     return Sheet(
-        title=_marked("Requests that got slower by most", account.mark),
-        columns=tuple(Column(name=name, number=name not in texts) for name in names),
+        title=marked("Requests that got slower by most", account.mark),
+        columns=headings(
+            ("metric", "cell", "trace", "stream"), ("turn", "repeat", "base", "other", "ratio")
+        ),
         rows=rows,
     )
 
@@ -140,10 +139,9 @@ def moved_sheet(account: Account) -> Sheet:
 def difference_sheet(comparison: Comparison, *, whole: bool = False) -> Sheet:
     """In what the sides differ, what stands in the way first; harmless ones only with `whole`."""
     shown = [one for one in comparison.differences if whole or one.standing != "harmless"]
-    names = ("key", "base", "other", "standing")
     return Sheet(
         title="What the sides differ in",
-        columns=tuple(Column(name=name, number=False) for name in names),
+        columns=headings(("key", "base", "other", "standing")),
         rows=tuple((one.key, one.base, one.other, _standing(one)) for one in shown),
     )
 
@@ -155,9 +153,9 @@ def _standing(one: Difference) -> str:
 
 def _sheet(cell: CellAccount, told: str, shown: Sequence[Judgement], *, whole: bool) -> Sheet:
     columns = _columns(cell.cell.runs, shown, whole=whole)
-    runs = " + ".join(number(count, 0) for count in cell.cell.runs)
+    runs = " + ".join(map(_count, cell.cell.runs))
     return Sheet(
-        title=_marked(f"{cell.place}, {runs} runs: {told}", cell.mark),
+        title=marked(f"{cell.place}, {runs} runs: {told}", cell.mark),
         columns=tuple(column for column, _ in columns),
         rows=tuple(tuple(value(one) for _, value in columns) for one in shown),
         notes=tuple(_reasons(shown)),
@@ -169,15 +167,15 @@ def _columns(
 ) -> tuple[Filled, ...]:
     columns: list[Filled] = [
         (Column(name="metric", number=False), lambda one: _named(one.effect)),
-        (Column(name="base"), lambda one: _value(one.effect, one.effect.base)),
-        (Column(name="other"), lambda one: _value(one.effect, one.effect.other)),
+        (Column(name="base"), lambda one: measured(one.effect.base, one.effect.unit)),
+        (Column(name="other"), lambda one: measured(one.effect.other, one.effect.unit)),
         (Column(name="change"), lambda one: change(one.effect)),
         (Column(name="margin"), limit),
         (Column(name="MDD"), lambda one: share(one.effect, one.effect.detectable, 2)),
         (Column(name="verdict", number=False), lambda one: one.verdict),
     ]
     if whole or any(one.effect.runs != runs for one in shown):
-        columns.append((Column(name="runs"), lambda one: _runs(one.effect)))
+        columns.append((Column(name="runs"), lambda one: "+".join(map(_count, one.effect.runs))))
     if whole:
         columns.append((Column(name="pairs"), lambda one: _pairs(one.effect)))
         columns.append((Column(name="by", number=False), lambda one: _how(one.effect)))
@@ -190,24 +188,16 @@ def _named(effect: Effect) -> str:
     return label(effect.metric) if bare else f"{label(effect.metric)}, {effect.unit}"
 
 
-def _value(effect: Effect, value: float | None) -> str:
-    return measured(value, effect.unit)
-
-
-def _runs(effect: Effect) -> str:
-    return "+".join(number(count, 0) for count in effect.runs)
+def _count(count: int) -> str:
+    return number(count, 0)
 
 
 def _pairs(effect: Effect) -> str:
-    return number(effect.matched.pairs, 0) if effect.matched else "n/a"
+    return _count(effect.matched.pairs) if effect.matched else "n/a"
 
 
 def _how(effect: Effect) -> str:
     return "n/a" if effect.how == "none" else effect.how
-
-
-def _marked(words: str, mark: str) -> str:
-    return f"{words} ({mark})" if mark else words
 
 
 def _reasons(shown: Iterable[Judgement]) -> Iterator[str]:

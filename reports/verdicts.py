@@ -28,6 +28,7 @@ LEADING = (
     ("ttft", "ttft.p50", "batch_tpot"),
     ("tpot", "tpot.p50"),
     ("output_rate_per_gpu", "output_rate", "batch_rate_per_gpu", "batch_rate"),
+    ("step_time",),
 )
 """What is told first where no rule names anything: of each row the first that can be judged."""
 
@@ -35,7 +36,7 @@ CORE = (
     HEADLINE,
     *("ttft", "ttft.p90", "tpot", "tpot.p90", "e2el", "interactivity.p90"),
     *("output_rate", "output_rate_per_gpu", "goodput", "cache_hit"),
-    *("batch_tpot", "batch_rate", "batch_rate_per_gpu"),
+    *("batch_tpot", "batch_rate", "batch_rate_per_gpu", "step_time"),
 )
 """The metrics that are told one by one where no rule names them."""
 

@@ -18,6 +18,7 @@ from results.pairing import requests
 from results.run import Kept, Run, RunPoint, identity
 from results.scores import AMISS
 from results.side import Side, of_arm
+from results.steps import TIME
 from results.tokens import KEPT, drawn
 from results.veil import veiled
 
@@ -134,7 +135,7 @@ def made(run: Run) -> str:
 
 def of_runs(name: str, runs: Sequence[Run], arm: str | None = None) -> Side:
     """The side that these runs are, or one arm of them."""
-    points = [point for run in runs for point in (of_arm(run, arm) if arm else run.points)]
+    points = [point for run in runs for point in of_arm(run, arm)]
     return Side(name=name, runs=tuple(runs), points=tuple(points))
 
 
@@ -149,7 +150,7 @@ def _kept(point: RunPoint, where: str, alone: bool) -> RunPoint:
     figures = {
         name: figure
         for name, figure in summary.figures.items()
-        if name in DIRECTIONS or name in COUNTS
+        if name in DIRECTIONS or name in COUNTS or name.startswith(f"{TIME}.")
     }
     graded = entry.answers
     few = graded is None and len(sent) <= REQUESTS

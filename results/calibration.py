@@ -1,7 +1,7 @@
 """An engine against itself: how much it varies from run to run, and what margins that allows."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from math import expm1, hypot, inf, isfinite, sqrt
 from pathlib import Path
@@ -130,7 +130,7 @@ def calibrate(
     return Calibration(
         made=made,
         runs=tuple(dict.fromkeys(run.path.name for run in (*base.runs, *other.runs))),
-        stated=_stated(base, base.points),
+        stated=_stated(base),
         cells=tuple(cell for cell in cells if cell.metrics),
     )
 
@@ -177,7 +177,7 @@ def _known(calibration: Calibration, base: Side, cell: Match) -> list[MetricNois
 
 def mismatches(calibration: Calibration, base: Side) -> tuple[str, ...]:
     """In what the base is not what was calibrated, as finished sentences."""
-    there = _stated(base, base.points)
+    there = _stated(base)
     return tuple(
         f"the calibration was made with {key} {' '.join(calibration.stated.get(key, ['absent']))}, "
         f"and here it is {' '.join(there.get(key, ['absent']))}: calibrate here too"
@@ -242,24 +242,16 @@ def _metric(written: Mapping[str, Any]) -> MetricNoise:
     return MetricNoise(**{**written, "drift": drift, "freedom": freedom})
 
 
-def _stated(side: Side, points: Iterable[Any]) -> dict[str, list[str]]:
-    told = facts.joined(
-        [
-            facts.environments(side.runs),
-            *(each for _, each in facts.settings(_only(side, points))),
-        ]
-    )
+def _stated(side: Side) -> dict[str, list[str]]:
+    settings = (each for _, each in facts.settings(side))
+    told = facts.joined([facts.environments(side.runs), *settings])
     return {key: sorted(told[key].values()) for key in HARDWARE if key in told}
 
 
 def _asked(side: Side, cell: Match) -> dict[str, list[str]]:
-    told = facts.joined(each for _, each in facts.settings(_only(side, cell.base)))
+    told = facts.joined(each for _, each in facts.settings(replace(side, points=cell.base)))
     kept = [key for key in sorted(told) if key.startswith(("workload.", "load."))]
     return {key: sorted(told[key].values()) for key in kept}
-
-
-def _only(side: Side, points: Iterable[Any]) -> Side:
-    return Side(name=side.name, runs=side.runs, points=tuple(points))
 
 
 def _noise(effect: Effect, margin: Margin, seed: int) -> MetricNoise | None:

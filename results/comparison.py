@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from statistics import fmean
 from typing import Any
 
-from results import accuracy
+from results import accuracy, machine
 from results.calibration import FREEDOM, Calibration, mismatches, noise, unsure
 from results.cell import Cell
 from results.comparability import differences, refusals
@@ -30,6 +31,9 @@ EXPLORED = Margin(relative=0.05)
 
 A_POINT = Margin(absolute=0.01)
 """What accuracies that no rule names are held against: 5 of 100 answers would be too many."""
+
+APART = 0.01
+"""The share by which clocks of GPUs must differ to be told."""
 
 PROMPTS = "prompt_tokens"
 """The key under which different tokens for one message are allowed."""
@@ -311,7 +315,7 @@ def _notes(read: Contest) -> tuple[str, ...]:
         )
     elif _one_after_the_other(read):
         found.append("one side ran wholly before the other, so what changed then is not told apart")
-    found += _unpaired(read)
+    found += [*_unpaired(read), *_clocked(read)]
     kept = [entry.point.kept for side in read.sides for entry in side if entry.point.kept]
     if kept and not any(one.whole for one in kept):
         found.append(
@@ -328,6 +332,18 @@ def _notes(read: Contest) -> tuple[str, ...]:
             * simulated
         )
     return tuple(found)
+
+
+def _clocked(read: Contest) -> Iterator[str]:
+    """How fast the GPUs of the sides ran, where that differs."""
+    told = [[machine.clocked(one.point) for one in side] for side in read.sides]
+    base, other = (fmean(filter(None, side)) if all(side) else None for side in told)
+    if base and other and abs(other / base - 1) > APART:
+        yield (
+            f"the slowest GPU of a run was clocked at {base / 1e6:,.0f} MHz on average on base and "
+            f"at {other / 1e6:,.0f} MHz on other: at its power limit a card slows down by as much "
+            "as its work takes, and a part of each change may be that"
+        )
 
 
 def _unsure(against: _Against) -> Iterator[str]:

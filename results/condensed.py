@@ -103,7 +103,8 @@ def _number(figure: Figure) -> float | list[float] | None:
 
 
 def _figure(number: float | list[float] | None, name: str, remarks: Mapping[str, str]) -> Figure:
-    unit: Unit = DIRECTIONS[name].unit if name in DIRECTIONS else "count"
+    known = DIRECTIONS.get(name) or DIRECTIONS.get(name.partition(".")[0])
+    unit: Unit = known.unit if known else "count"
     if number is None:
         return Figure(value=None, unit=unit, n=0, reason=remarks.get(name, SMALL))
     value, error = number if isinstance(number, list) else (number, None)

@@ -8,6 +8,7 @@ from results.columns import Floats
 from results.direction import DIRECTIONS
 from results.figure import Figure
 from results.scores import HEADLINE
+from results.steps import TIME
 
 SAME = 1e-11
 """Values that are relatively closer are the same: a baseline file keeps thirteen digits."""
@@ -21,8 +22,8 @@ def copied(seen: Seen, sent: str, figures: Mapping[str, Figure]) -> bool:
 
     Takes it down where it was not. One without any metric is no copy of anything.
     """
-    # Two runs often have as many right answers, and are no copies for that.
-    told = (figures.get(name) for name in DIRECTIONS if name != HEADLINE)
+    # Two runs often have as many right answers, or one time of a step, and are no copies for that.
+    told = (figures.get(name) for name in DIRECTIONS if name not in {HEADLINE, TIME})
     values = np.array(
         [np.nan if one is None or one.value is None else one.value for one in told], np.float64
     )

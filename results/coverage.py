@@ -6,6 +6,7 @@ from typing import Any
 from results.matching import label
 from results.scores import HEADLINE
 from results.side import Side
+from results.steps import KIND, TIME
 from results.verdict import Rule
 
 
@@ -87,8 +88,9 @@ def _not_held(
 
 
 def about(rule: Rule, experiment: str, workload: Mapping[str, Any]) -> bool:
-    """Whether the rule holds in the experiment: one for accuracy where questions are asked."""
-    fits = (rule.metric == HEADLINE) == (workload.get("kind") == "questions")
+    """Whether the rule holds in the experiment: of questions and of steps only their own do."""
+    own = {"questions": HEADLINE, KIND: TIME}.get(workload.get("kind", ""))
+    fits = rule.metric == own if own else rule.metric not in {HEADLINE, TIME}
     return fits and rule.experiment in {None, experiment}
 
 

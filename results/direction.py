@@ -58,6 +58,7 @@ DIRECTIONS: dict[str, Direction] = {
         for statistic in _STATISTICS
     },
     "batch_tpot": Direction(unit="s/token", better="lower"),
+    "step_time": Direction(unit="s", better="lower"),
     "failed_share": Direction(unit="share", better="lower"),
     "accuracy": Direction(unit="share", better="higher"),
     **{name: Direction(unit=unit, better="higher") for name, unit in _SPEEDS.items()},

@@ -13,6 +13,7 @@ from results.evidence import Evidence
 from results.run import Run, RunPoint
 from results.secret import open_setting, open_variable, secret
 from results.side import Side
+from results.steps import is_stepwise
 
 Fact = tuple[str, Any]
 """A key and its value, a plain JSON one."""
@@ -43,9 +44,11 @@ CHOOSING = frozenset(
 REPEATED = frozenset(("flags", "environment"))
 """Settings that an engine and its deployment both have: the deployment's come last."""
 
-# They differ at every start, or say where and how a server is reached and not what it is.
+# They differ at every start, say where and how a server is reached and not what it is, or list
+# steps, of which each is looked at by itself.
 _OF_A_START = frozenset(
     (
+        "--case",
         *("--host", "--port", "--served-model-name"),
         *("--data-parallel-address", "--data-parallel-supervisor-port"),
     )
@@ -103,7 +106,8 @@ def _of_point(point: RunPoint, plan: Mapping[str, Any]) -> Iterator[Fact]:
     cell = point.cell
     yield from _deployment(cell.deployment)
     # As it is hashed: where traces lie says nothing, what they hold does.
-    yield from _flat(plan.get("identity") or cell.workload, "workload.")
+    content = {} if is_stepwise(cell) else plan.get("identity")
+    yield from _flat(content or cell.workload, "workload.")
     yield from _flat(cell.load, "load.")
     yield from _flat(cell.objectives, "objectives.")
     if "suite_seed" in plan:

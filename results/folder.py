@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from results import answers, document
@@ -55,12 +54,7 @@ class RunFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _begin(self, facts: Mapping[str, Any]) -> tuple[Path, int]:
@@ -186,14 +180,11 @@ def _unfinished(path: Path, suite_name: str, plan_hash: str) -> bool:
         return False
     try:
         points = document.read(path / "plan.json")["points"]
-        return any(_due(path / point["folder"] / "outcome.json") for point in points)
+        found = (_status(path / point["folder"] / "outcome.json") for point in points)
+        return any(status in {None, "not started"} for status in found)
     except (KeyError, TypeError):
         # Damaged: it cannot be taken up.
         return False
-
-
-def _due(outcome: Path) -> bool:
-    return _status(outcome) in {None, "not started"}
 
 
 def _status(outcome: Path) -> str | None:
@@ -221,4 +212,4 @@ def _retire(path: Path) -> int:
         old = path / name
         if old.exists():
             old.rename(path / f"broken-{number}{old.suffix}")
-    return max((int(old.stem.partition("-")[2]) for old in path.glob("broken-*.*")), default=0)
+    return number if any(path.glob(f"broken-{number}.*")) else number - 1

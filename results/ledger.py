@@ -105,7 +105,7 @@ def side(written: Sequence[str]) -> Side:
     for run in (run for part in parts for run in part.runs):
         runs.setdefault(run.path.resolve(), run)
     points = {
-        one.path: one
+        (one.path, one.cell.name): one
         for part in parts
         for one in (_moved(point, runs[_home(point)].path) for point in part.points)
     }
@@ -261,7 +261,7 @@ def _check(path: Path, kept: Kept) -> None:
             raise ValueError(f"{path.name}: its answers come to {found}, and it says {told}")
     if kept.rows is None:
         return
-    answered = kept.figures["ok"].value if "ok" in kept.figures else None
+    answered = kept.figures["ok"].value if "ok" in kept.figures else 0
     if answered != kept.rows.num_rows:
         raise ValueError(f"{path.name} has {kept.rows.num_rows} requests, and says {answered}")
     for name, logs in requests(kept.rows).values.items():

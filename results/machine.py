@@ -8,8 +8,10 @@ import pyarrow.compute as pc
 
 from results.columns import Floats, number, text
 from results.evidence import Evidence
+from results.run import RunPoint
 
 POWER, THROTTLE = "gpu:power_watts", "gpu:throttle_reasons"
+CLOCK = "gpu:sm_clock_hertz"
 COMPILED = "log:kernels_compiled_total"
 
 PAUSE = 1.0
@@ -71,11 +73,28 @@ def energy(samples: pa.Table, evidence: Evidence) -> float | None:
 
     By their power, which a look shows once a second.
     """
-    told = _series(samples, POWER)
-    gpus = evidence.observed.start.get("gpus") or ()
-    if not gpus or not set(gpus) <= told.keys():
+    told = _own(samples, POWER, evidence)
+    return sum(_integral(steps, evidence) for steps in told) if told else None
+
+
+def clocked(point: RunPoint) -> float | None:
+    """The mean clock, in Hz, of the slowest of its server's GPUs; None where not each told it."""
+    evidence, samples = point.evidence, point.samples()
+    if evidence is None or samples is None or evidence.closed <= evidence.opened:
         return None
-    return sum(float((told[gpu][1] * _held(told[gpu], evidence)).sum()) for gpu in gpus)
+    told = [_integral(steps, evidence) for steps in _own(samples, CLOCK, evidence)]
+    return min(told) / (evidence.closed - evidence.opened) if told else None
+
+
+def _own(samples: pa.Table, name: str, evidence: Evidence) -> list[Steps]:
+    """The values of one name of each of the server's GPUs; none where one did not tell."""
+    told = _series(samples, name)
+    gpus = evidence.observed.start.get("gpus") or ()
+    return [told[gpu] for gpu in gpus] if set(gpus) <= told.keys() else []
+
+
+def _integral(steps: Steps, evidence: Evidence) -> float:
+    return float((steps[1] * _held(steps, evidence)).sum())
 
 
 def _share(steps: Steps, bit: int, evidence: Evidence) -> float:

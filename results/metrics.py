@@ -74,7 +74,7 @@ def _remembered(point: RunPoint, kept: Kept) -> Summary:
         repeats=1,
         provenance=point.evidence.observed.provenance if point.evidence else None,
         problems=(),
-        figures=kept.figures,
+        figures=steps.of_step(kept.figures, point.cell),
         remarks=tuple(_remarks(point.evidence)),
     )
 

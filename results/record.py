@@ -1,8 +1,9 @@
 """One row a request, and the Arrow schema it is kept in."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import Field, dataclass, fields
+from types import UnionType
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -67,54 +68,30 @@ class RequestRecord:
     piece_tokens: NDArray[np.int32] | None
 
 
-_TEXT = pa.string()
-_LABEL = pa.dictionary(pa.int32(), pa.string())
-_COUNT = pa.int64()
-_MOMENT = pa.float64()
+_LABELS = frozenset(("run", "point", "arm", "phase", "state"))
+_SMALL = frozenset(("repeat", "position", "lane", "turn", "depth", "status", "rank"))
+_TYPES: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    NDArray[np.int64]: pa.list_(pa.int64()),
+    NDArray[np.int32]: pa.list_(pa.int32()),
+}
 
-SCHEMA = pa.schema(
-    [
-        pa.field("run", _LABEL, nullable=False),
-        pa.field("point", _LABEL, nullable=False),
-        pa.field("arm", _LABEL, nullable=False),
-        pa.field("repeat", pa.int32(), nullable=False),
-        pa.field("position", pa.int32(), nullable=False),
-        pa.field("trace", _TEXT, nullable=False),
-        pa.field("tree", _COUNT, nullable=False),
-        pa.field("lane", pa.int32(), nullable=False),
-        pa.field("stream", _TEXT, nullable=False),
-        pa.field("turn", pa.int32(), nullable=False),
-        pa.field("depth", pa.int32(), nullable=False),
-        pa.field("phase", _LABEL, nullable=False),
-        pa.field("planned", _MOMENT, nullable=False),
-        pa.field("ready", _MOMENT, nullable=False),
-        pa.field("sent", _MOMENT),
-        pa.field("first", _MOMENT),
-        pa.field("first_answer", _MOMENT),
-        pa.field("last", _MOMENT),
-        pa.field("closed", _MOMENT, nullable=False),
-        pa.field("state", _LABEL, nullable=False),
-        pa.field("reason", _TEXT),
-        pa.field("status", pa.int32()),
-        pa.field("finish_reason", _TEXT),
-        pa.field("asked_input", _COUNT),
-        pa.field("asked_output", _COUNT, nullable=False),
-        pa.field("input_tokens", _COUNT),
-        pa.field("output_tokens", _COUNT),
-        pa.field("cached_tokens", _COUNT),
-        pa.field("ceiling_tokens", _COUNT),
-        pa.field("prompt_hash", _TEXT, nullable=False),
-        pa.field("rank", pa.int32()),
-        pa.field("request_id", _TEXT, nullable=False),
-        pa.field("client_lag", _MOMENT),
-        pa.field("server_queue", _MOMENT),
-        pa.field("server_ttft", _MOMENT),
-        pa.field("draft_tokens", _COUNT),
-        pa.field("accepted_tokens", _COUNT),
-        pa.field("piece_offsets", pa.list_(pa.int64()), nullable=False),
-        pa.field("piece_tokens", pa.list_(pa.int32())),
-    ]
-)
+
+def _column(field: Field[Any]) -> pa.Field:
+    """The column of a field; what may be None may be null."""
+    optional = isinstance(field.type, UnionType)
+    if field.name in _LABELS:
+        kind = pa.dictionary(pa.int32(), pa.string())
+    elif field.name in _SMALL:
+        kind = pa.int32()
+    else:
+        kind = _TYPES[get_args(field.type)[0] if optional else field.type]
+    return pa.field(field.name, kind, nullable=optional)
+
+
+SCHEMA = pa.schema(map(_column, fields(RequestRecord)))
 
 
 def batch(records: Sequence[RequestRecord]) -> pa.RecordBatch:

@@ -24,7 +24,7 @@ _PASSWORDS = {
     ),
     "plink -pw": re.compile(r"(?:^|[\s/'\"])plink\s(?:.*\s)?-pw\s"),
 }
-_TELLING = re.compile(r"(?i)key|token|secret|pass|auth|cred|login|user|cookie|session")
+TELLING = re.compile(r"(?i)key|token|secret|pass|auth|cred|login|user|cookie|session")
 _SWITCH = re.compile(r"-?\d{1,9}(\.\d{1,6})?|[A-Za-z][A-Za-z_]{0,31}")
 
 
@@ -71,4 +71,4 @@ def open_setting(name: str, value: str) -> str:
 
 def open_variable(name: str, value: str) -> str:
     """A variable's or a header's value where it can only be a switch: a number or a plain word."""
-    return value if _SWITCH.fullmatch(value) and not _TELLING.search(name) else HIDDEN
+    return value if _SWITCH.fullmatch(value) and not TELLING.search(name) else HIDDEN

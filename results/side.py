@@ -1,11 +1,12 @@
 """One of the two things that are compared: runs, and of them the points of an arm or of all."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from results.errors import InputError
 from results.run import Run, RunPoint, read
+from results.steps import apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +14,7 @@ class Side:
     """Points that stand on one side of a comparison, and the run folders they lie in.
 
     Several folders may make up one side, each counted once however its path is spelled. `points`
-    are in the order of their folders and plans.
+    are in the order of their folders and plans; where steps were timed alone, each step is one.
     """
 
     name: str
@@ -38,25 +39,33 @@ def side(written: Sequence[str]) -> Side:
         path, asked = _split(each)
         known = read_runs.get(path.resolve())
         run = read_runs[path.resolve()] = known or read(path)
-        points += of_arm(run, asked) if asked else run.points
-    kept = {point.path.resolve(): point for point in points}
+        points += of_arm(run, asked)
+    kept = {(point.path.resolve(), point.cell.name): point for point in points}
     return Side(name=" ".join(written), runs=tuple(read_runs.values()), points=tuple(kept.values()))
 
 
-def of_arm(run: Run, asked: str) -> tuple[RunPoint, ...]:
-    """The points of the one arm that has these words. Raises InputError where not just one has."""
+def of_arm(run: Run, asked: str | None) -> tuple[RunPoint, ...]:
+    """The points of the one arm that has these words; of all arms where there are no words.
+
+    Raises InputError where not just one arm has them.
+    """
     arms = list(dict.fromkeys(point.cell.arm for point in run.points))
     found = [arm for arm in arms if arm == asked] or [
-        arm for arm in arms if set(asked.split()) <= set(arm.split())
+        arm for arm in arms if set((asked or "").split()) <= set(arm.split())
     ]
-    if len(found) != 1:
+    if asked and len(found) != 1:
         several = f"{len(found)} arms that match" if found else "no arm that matches"
         listed = ", ".join(f'"{arm}"' for arm in found or arms) or "no point that has begun"
         raise InputError(
             f'{run.path} has {several} "{asked}": write RUN:ARM with words that one arm alone '
             f"has, of {listed}"
         )
-    return tuple(point for point in run.points if point.cell.arm == found[0])
+    return tuple(
+        replace(point, cell=cell)
+        for point in run.points
+        if point.cell.arm in found
+        for cell in apart(point.cell)
+    )
 
 
 def within(run: Run) -> tuple[tuple[Side, Side], ...]:

@@ -1,16 +1,14 @@
 """What deployments and servers say of themselves, as it may be kept in a file that is published."""
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from results.run import RunPoint
-from results.secret import HIDDEN, open_setting, open_variable, secret, without_login
+from results.secret import HIDDEN, TELLING, open_setting, open_variable, secret, without_login
 
 _VARIABLES = frozenset(("environment", "headers"))
-_TELLING = re.compile(r"(?i)key|token|secret|pass|auth|cred|login|user|cookie|session")
 
 
 def veiled(point: RunPoint) -> RunPoint:
@@ -79,6 +77,6 @@ def _flags(words: Sequence[str]) -> Iterator[str]:
 
 def _variable(name: str, value: str) -> str:
     shown = open_variable(name, value)
-    if shown != HIDDEN or _TELLING.search(name):
+    if shown != HIDDEN or TELLING.search(name):
         return shown
     return f"{HIDDEN} {hashlib.sha256(f'{name}={value}'.encode()).hexdigest()[:8]}"

@@ -3,9 +3,8 @@
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 
-from results.columns import Columns, Floats, Ints, Mask, columns
+from results.columns import Columns, Floats, Ints, Mask
 
 Window = tuple[float, float]
 
@@ -60,25 +59,3 @@ def at_once(begins: Floats, ends: Floats, window: Window) -> tuple[Floats, Ints]
 def decoding(rows: Columns) -> tuple[Floats, Floats]:
     """When each request that did not fail began and ended to decode: first and last token."""
     return rows.first[rows.counted], rows.last[rows.counted]
-
-
-def batch_over_time(rows: pa.Table, window: Window) -> tuple[Floats, Ints]:
-    """How many requests decode at once: times, and the count from each time to the next."""
-    return at_once(*decoding(columns(rows)), window)
-
-
-def throughput_over_time(
-    rows: pa.Table, window: Window, bucket: float = 1.0
-) -> tuple[Floats, Floats]:
-    """The start of every bucket of so many seconds, and the output tokens that arrived in it.
-
-    They add up to all output tokens inside the window; the last bucket may be a shorter one.
-    """
-    opened, closed = window
-    counted = columns(rows)
-    stamp, tokens = counted.pieces.stamp, counted.pieces.tokens
-    chosen = counted.counted[counted.pieces.row] & inside(stamp, window)
-    count = max(1, int(np.ceil((closed - opened) / bucket - SLACK)))
-    index = np.clip(((stamp[chosen] - opened) / bucket).astype(np.int64), 0, count - 1)
-    sums = np.bincount(index, weights=tokens[chosen], minlength=count).astype(np.float64)
-    return opened + np.arange(count, dtype=np.float64) * bucket, sums

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import orjson
@@ -120,12 +119,7 @@ class PointWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.abandon()
 
     def _close(self) -> None:

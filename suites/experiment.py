@@ -21,7 +21,7 @@ from harness.point import Point
 from harness.sim.engine import SimulatedEngine
 from harness.vllm.engine import Vllm
 from results.objectives import Objectives
-from suites import asking, grid, reading, topology
+from suites import grid, reading, topology
 from suites.field import annotations, build, check, check_keys, check_mapping
 from suites.reading import Problem, one_line
 from suites.words import expected, quoted
@@ -43,6 +43,9 @@ Repeats = Annotated[int, Ge(1)]
 
 DETAILS = {key: annotations(Deployment)[key] for key in ("model", "flags", "environment")}
 """What an experiment takes beside its name, its grid and its objectives."""
+
+EVERY = 1_000_000
+"""Sessions of a load that asks questions, until it is known how many there are."""
 
 _KIND = "a mapping with a kind"
 _NEEDED = {
@@ -88,7 +91,7 @@ def read(
     read_axes = _axes(folder)
     axes = {
         key: read_axes[key](value, (*path, key), problems)
-        for key, value in _timed(asking.endless(written)).items()
+        for key, value in _completed(written).items()
         if key in read_axes
     }
     _possible(axes, path, problems)
@@ -105,23 +108,38 @@ def read(
     )
 
 
-def _timed(written: dict[Any, Any]) -> dict[Any, Any]:
-    """The mapping with the times of its workload's profiles in every closed load without them."""
-    profiles, load = _profiles(written.get("workload")), written.get("load")
-    if not profiles:
-        return written
-    times: dict[str, Any] = {"warmup": 0}
+def _completed(written: dict[Any, Any]) -> dict[Any, Any]:
+    """The mapping with what its workloads say of a closed load in each that does not say it.
+
+    Profiles say how long it takes, questions that it has sessions enough.
+    """
+    workload, load = written.get("workload"), written.get("load")
+    asked = workload if isinstance(workload, list) else [workload]
+    said, unless = _times(_profiles(asked)), "sessions"
+    if all(isinstance(one, dict) and one.get("kind") == "questions" for one in asked):
+        said, unless = {"sessions": EVERY}, "duration"
+    loads = [
+        {**said, **one}
+        if isinstance(one, dict) and one.get("kind") == "closed" and unless not in one
+        else one
+        for one in (load if isinstance(load, list) else [load])
+    ]
+    return {**written, "load": loads if isinstance(load, list) else loads[0]} if said else written
+
+
+def _times(profiles: list[Profile]) -> dict[str, Any]:
+    """What profiles say of a load, where they agree."""
+    times: dict[str, Any] = {"warmup": 0} if profiles else {}
     for name in ("duration", "grace"):
         if len({getattr(profile, name) for profile in profiles}) == 1:
             times[name] = getattr(profiles[0], name)
-    timed = [_with_times(one, times) for one in (load if isinstance(load, list) else [load])]
-    return {**written, "load": timed if isinstance(load, list) else timed[0]}
+    return times
 
 
-def _profiles(workload: Any) -> list[Profile]:
+def _profiles(workloads: list[Any]) -> list[Profile]:
     """The profiles that the workloads name; none where any workload names none."""
     found = []
-    for one in workload if isinstance(workload, list) else [workload]:
+    for one in workloads:
         named = one.get("profile") if isinstance(one, dict) else None
         for name in named if isinstance(named, list) else [named]:
             if not isinstance(name, str) or name not in PROFILES:
@@ -130,43 +148,51 @@ def _profiles(workload: Any) -> list[Profile]:
     return found
 
 
-def _with_times(load: Any, times: dict[str, Any]) -> Any:
-    if not isinstance(load, dict) or load.get("kind") != "closed":
-        return load
-    # A number of sessions is refused, and with a duration of its own it would not be seen why.
-    return load if "sessions" in load else {**times, **load}
-
-
 def _possible(axes: dict[str, list[Any]], path: reading.Path, problems: list[Problem]) -> None:
-    """Adds problems where the grid is too large, or a profile meets a load not of its kind."""
+    """Adds problems where the grid is too large, or a workload meets a load not of its kind."""
     points = prod(map(len, axes.values()))
     if points > grid.POINTS:
         problems.append(grid.too_large(path, f"{points:,}"))
-    _once(axes, path, problems)
-    asking.check(axes, path, problems)
-    named = [one.profile for one in axes.get("workload", []) if isinstance(one, AgentX)]
-    profile = next(filter(None, named), None)
-    for load in axes.get("load", []) if profile else []:
-        if not isinstance(load, Closed) or load.sessions is not None or load.duration is None:
-            sentence = (
-                f"expected a closed load without sessions, because {profile} replays lanes for a "
-                f"time, got {load.kind}: write {{kind: closed, concurrency: 8}}"
-            )
-            problems.append(Problem((*path, "load"), sentence))
-            return
+    refuse = partial(_refuse, axes.get("load", []), (*path, "load"), problems)
+    workloads = axes.get("workload", [])
+    if any(isinstance(one, Forward) for one in workloads):
+        refuse(
+            lambda load: replace(load, warmup=1) == Closed(sessions=1),
+            "no load beside forward, which sends nothing",
+            "{kind: closed, sessions: 1}",
+        )
+    if any(isinstance(one, Questions) for one in workloads):
+        refuse(
+            lambda load: _is_closed(load, EVERY) and load.duration is None,
+            "a closed load without sessions and duration, because every question is asked once an "
+            "epoch",
+            "{kind: closed, concurrency: 64}, and limit in the workload for fewer questions",
+        )
+    named = [one.profile for one in workloads if isinstance(one, AgentX)]
+    if profile := next(filter(None, named), None):
+        refuse(
+            lambda load: _is_closed(load, None) and load.duration is not None,
+            f"a closed load without sessions, because {profile} replays lanes for a time",
+            "{kind: closed, concurrency: 8}",
+        )
 
 
-def _once(axes: dict[str, list[Any]], path: reading.Path, problems: list[Problem]) -> None:
-    """Adds a problem where steps that are timed alone meet a load."""
-    if any(isinstance(one, Forward) for one in axes.get("workload", [])):
-        for load in axes.get("load", []):
-            if replace(load, warmup=1) != Closed(sessions=1):
-                sentence = (
-                    f"expected no load beside forward, which sends nothing, got {load.kind}: write "
-                    "{kind: closed, sessions: 1}"
-                )
-                problems.append(Problem((*path, "load"), sentence))
-                return
+def _refuse(
+    loads: list[Any],
+    path: reading.Path,
+    problems: list[Problem],
+    fits: Callable[[Any], bool],
+    wanted: str,
+    way: str,
+) -> None:
+    """Adds a problem with the first load that does not fit."""
+    if other := next((load for load in loads if not fits(load)), None):
+        sentence = f"expected {wanted}, got {other.kind}: write {way}"
+        problems.append(Problem(path, sentence))
+
+
+def _is_closed(load: Load, sessions: int | None) -> bool:
+    return isinstance(load, Closed) and load.sessions == sessions
 
 
 def _axes(folder: Path) -> dict[str, Callable[..., list[Any]]]:
@@ -189,7 +215,14 @@ def _cells(axes: dict[str, list[Any]]) -> Iterator[tuple[dict[str, Any], Any, An
         if unpinnable and deployment["pinned"] != axes["pinned"][0]:
             continue
         workload = deployment.pop("workload")
-        yield deployment, workload, asking.counted(workload, deployment.pop("load"))
+        yield deployment, workload, _counted(workload, deployment.pop("load"))
+
+
+def _counted(workload: Any, load: Load) -> Load:
+    """The load with a session for each question, as far as their number is known."""
+    if not isinstance(workload, Questions) or workload.most is None or not isinstance(load, Closed):
+        return load
+    return replace(load, sessions=max(workload.most, load.concurrency))
 
 
 def _found(folder: Path, workload: Any, path: reading.Path, problems: list[Problem]) -> Any:

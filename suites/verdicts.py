@@ -30,6 +30,7 @@ Noise = Annotated[
 ]
 
 
+@sentences()
 def compare(
     *,
     base: Annotated[str, typer.Argument(metavar="A", help="RUN, RUN:ARM or a baseline file.")],
@@ -53,25 +54,26 @@ def compare(
     from reports.facts import comparison_facts
     from suites.gate import compared
 
-    with sentences():
-        found = compared(
-            base,
-            other,
-            rules=rules,
-            calibration=calibration,
-            factors=factors or (),
-            allow=allow or (),
-        )
-        print("\n\n".join(comparison_text(one) for one in found))
-        if out:
-            from suites.output import pages
+    found = compared(
+        base,
+        other,
+        rules=rules,
+        calibration=calibration,
+        factors=factors or (),
+        allow=allow or (),
+    )
+    print("\n\n".join(comparison_text(one) for one in found))
+    if out:
+        from reports.comparison_page import write_comparison
 
-            for page in pages(found, out):
-                print(f"Wrote {page}")
-        if as_json:
-            print_json({"comparisons": [comparison_facts(one) for one in found]})
-        if any(one.comparison.refusals for one in found):
-            raise typer.Exit(Exit.BAD_INPUT)
+        for number, one in enumerate(found, 1):
+            page = out if number == 1 else out.with_stem(f"{out.stem}-{number}")
+            write_comparison(one, page)
+            print(f"Wrote {page}")
+    if as_json:
+        print_json({"comparisons": [comparison_facts(one) for one in found]})
+    if any(one.comparison.refusals for one in found):
+        raise typer.Exit(Exit.BAD_INPUT)
 
 
 class Undecided(StrEnum):
@@ -81,6 +83,7 @@ class Undecided(StrEnum):
     PASS = "pass"  # noqa: S105 - no password
 
 
+@sentences()
 def gate(
     *,
     candidate: Annotated[list[str], typer.Argument(metavar="RUN...", help="What is judged.")],
@@ -111,26 +114,24 @@ def gate(
     from reports.gate import gate_text
     from suites.gate import gated
 
-    with sentences():
-        found = gated(
-            candidate,
-            baseline,
-            rules=rules,
-            calibration=calibration,
-            factors=factors or (),
-            allow=allow or (),
-        )
-        print(gate_text(found))
-        if out or markdown or junit:
-            from suites.output import write
-
-            write(found, page=out, markdown=markdown, junit=junit)
-        code = _gate_code(found, inconclusive)
-        if as_json:
-            print_json({**comparison_facts(found), "exit_code": int(code)})
-        raise typer.Exit(code)
+    found = gated(
+        candidate,
+        baseline,
+        rules=rules,
+        calibration=calibration,
+        factors=factors or (),
+        allow=allow or (),
+    )
+    print(gate_text(found))
+    if out or markdown or junit:
+        _write(found, page=out, markdown=markdown, junit=junit)
+    code = _gate_code(found, inconclusive)
+    if as_json:
+        print_json({**comparison_facts(found), "exit_code": int(code)})
+    raise typer.Exit(code)
 
 
+@sentences()
 def baseline(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
     out: Annotated[
@@ -149,8 +150,27 @@ def baseline(
     """
     from suites.gate import remembered
 
-    with sentences():
-        print(remembered(runs, out=out, update=update, keeps=keep))
+    print(remembered(runs, out=out, update=update, keeps=keep))
+
+
+def _write(one: Account, *, page: Path | None, markdown: Path | None, junit: Path | None) -> None:
+    """Writes what is asked for; Markdown is added to what the file holds, as a step's summary is.
+
+    Raises FolderError where something cannot be written.
+    """
+    from reports.comparison_page import write_comparison
+    from reports.junit import junit as as_junit
+    from reports.markdown import comparison_markdown
+    from results import document
+
+    if markdown:
+        with document.writing(markdown), markdown.open("a") as file:
+            file.write(comparison_markdown(one))
+    if junit:
+        with document.writing(junit):
+            junit.write_text(as_junit(one))
+    if page:
+        write_comparison(one, page)
 
 
 def _gate_code(found: Account, inconclusive: Undecided | None) -> Exit:

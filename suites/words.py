@@ -54,26 +54,27 @@ def expected(annotation: Any) -> str:
     return name + _limits(constraints(annotation))
 
 
+_LIMITS = {
+    limits.Ge: ("ge", " of at least {}", "{} or more"),
+    limits.Gt: ("gt", " above {}", "more than {}"),
+    limits.Le: ("le", " of at most {}", "{} or less"),
+    limits.Lt: ("lt", " below {}", "less than {}"),
+}
+"""What each limit calls its number, how it is said of a value, and how one keeps it."""
+
+
 def _limits(given: list[Any]) -> str:
     match given:
         case [limits.Ge(ge=low), limits.Le(le=high)]:
             return f" from {_digits(low)} to {_digits(high)}"
-    return " and".join(filter(None, map(_limit, given)))
+        case [StringConstraints(pattern=pattern)]:
+            return f" matching {str(pattern).strip('^$')}"
+    return " and".join(_each(given, 1))
 
 
-def _limit(constraint: Any) -> str:
-    match constraint:
-        case limits.Ge():
-            return f" of at least {_digits(constraint.ge)}"
-        case limits.Gt():
-            return f" above {_digits(constraint.gt)}"
-        case limits.Le():
-            return f" of at most {_digits(constraint.le)}"
-        case limits.Lt():
-            return f" below {_digits(constraint.lt)}"
-        case StringConstraints():
-            return f" matching {str(constraint.pattern).strip('^$')}"
-    return ""
+def _each(given: list[Any], place: int) -> list[str]:
+    told = [(_LIMITS[type(limit)], limit) for limit in given]
+    return [words[place].format(_digits(getattr(limit, words[0]))) for words, limit in told]
 
 
 def _digits(limit: Any) -> str:
@@ -82,22 +83,13 @@ def _digits(limit: Any) -> str:
 
 def bounded(annotation: Any) -> str | None:
     """How a number must be written to keep its limits: `write 1 or more`, `write 1 to 8`."""
-    ways = []
     given = constraints(annotation)
     match given:
         case [limits.Ge(ge=low), limits.Le(le=high)]:
             return f"write {_digits(low)} to {_digits(high)}"
-    for constraint in given:
-        match constraint:
-            case limits.Ge():
-                ways.append(f"{_digits(constraint.ge)} or more")
-            case limits.Gt():
-                ways.append(f"more than {_digits(constraint.gt)}")
-            case limits.Le():
-                ways.append(f"{_digits(constraint.le)} or less")
-            case limits.Lt():
-                ways.append(f"less than {_digits(constraint.lt)}")
-    return f"write {listed(ways, 'and')}" if ways else None
+        case [StringConstraints()]:
+            return None
+    return f"write {listed(_each(given, 2), 'and')}" if given else None
 
 
 def listed(words: Iterable[object], last: str = "or") -> str:

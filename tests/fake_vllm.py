@@ -271,7 +271,10 @@ def timed(name: str, shape: str, runs: int) -> dict[str, object]:
     context, _, drafts = kv.partition(":")
     length = int(context) + ("--fake-jitter" in sys.argv)
     request = {"query_len": int(query), "kv_len": length, "num_draft_tokens": int(drafts or 0)}
-    time = 100.0 + int(count) + length / 1024
+    # The folder of a point ends with its repeat and its id.
+    repeat = int(Path(option("--output-json")).parent.name.rpartition("-r")[2].partition("-")[0])
+    factors = json.loads(option("--fake-factors", "[1]"))
+    time = (100.0 + int(count) + length / 1024) * factors[repeat % len(factors)]
     times = [time + 0.01 * (number % 3) for number in range(runs)]
     times = json.loads(option("--fake-times", json.dumps(times)))
     latency = {"median": time + 0.01, "samples_us": times}

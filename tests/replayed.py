@@ -36,19 +36,6 @@ PLAIN = replace(
 """From the first turn on, with nothing before the window and no idle caps."""
 
 
-def call(start: float, ids: Sequence[int], took: float = 1.0, output: int = 1) -> Call:
-    """A recorded call of whole blocks; the client below takes `output` seconds for it."""
-    hash_ids = np.array(ids, dtype=np.int64)
-    return Call(
-        start=start, duration=took, input=64 * len(hash_ids), output=output, hash_ids=hash_ids
-    )
-
-
-def main(*starts: float, output: int = 1) -> list[Call]:
-    """A growing stream of calls that start then and took a second each."""
-    return [call(start, range(1, turn + 2), output=output) for turn, start in enumerate(starts)]
-
-
 def agent(place: int, start: float, end: float, *calls: Call, name: str = "a") -> Agent:
     """A sub-agent spawned at `start` by the main call before `place`."""
     return Agent(id=name, place=place, end=end, preamble=0, calls=calls, start=start)

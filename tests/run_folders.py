@@ -8,6 +8,7 @@ from typing import Any
 from results import folder
 from results.record import RequestRecord
 from results.run import Run, read
+from results.samples import Sample
 from tests.test_results_record import evidence, made
 
 Requests = Callable[[int], Sequence[RequestRecord]]
@@ -66,11 +67,12 @@ def run_folder(
     suite: str = "suite",
     apart: bool = False,
     environment: Mapping[str, Any] | None = None,
+    clocks: Mapping[str, float] | None = None,
     **changes: Any,
 ) -> Run:
     """A run of the arms in the order A B, B A, and so on, or one arm after the other where `apart`.
 
-    `status` is that of the last point.
+    `status` is that of the last point, `clocks` that of GPU 0 under each arm.
     """
     order = [
         (name, repeat)
@@ -87,10 +89,18 @@ def run_folder(
             with whole.open_point(point) as writer:
                 for number, row in enumerate(rows):
                     writer.add(_of(row, point, number))
+                if clocks:
+                    writer.add_samples([_clock(clocks[point["arm"]])])
                 ended = status if point is points[-1] else "finished"
                 reason = None if ended == "finished" else "the engine died"
-                writer.finish(ended, reason, evidence(), None)
+                writer.finish(ended, reason, evidence(start={"gpus": ["0"]}), None)
     return read(whole.path)
+
+
+def _clock(hertz: float) -> Sample:
+    """What is told once of a clock that does not change."""
+    name, labels = "gpu:sm_clock_hertz", '{"gpu":"0"}'
+    return Sample(moment=0.0, source="gpus", name=name, labels=labels, value=hertz)
 
 
 def _of(row: RequestRecord, point: Mapping[str, Any], number: int) -> RequestRecord:

@@ -2,20 +2,14 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
+from tests.recordings import call
 from workloads.chains import detect, groups, is_aside, preamble_of
 from workloads.profile import Detection
 from workloads.weka import Call
 
 RULES = Detection()
-
-
-def call(start: float, hash_ids: list[int], took: float = 1.0, **rest: object) -> Call:
-    ids = np.array(hash_ids, dtype=np.int64)
-    made = Call(start=start, duration=took, input=64 * len(ids), output=100, hash_ids=ids)
-    return replace(made, **rest)  # type: ignore[arg-type]
 
 
 def places(*calls: Call) -> list[tuple[int, ...]]:

@@ -113,7 +113,6 @@ def test_a_cut_that_is_filled_alike_is_still_sent_anew() -> None:
 def test_a_step_that_adds_nothing_is_known_and_gets_no_token() -> None:
     found = planned(call([0, 1, 2], 192, 9), call([0, 1], 128, 9), preamble=128)
     assert [shown(step) for step in found] == ["| system:2 user:1", "| system:2 reset"]
-    assert [step.adds_nothing for step in found] == [False, True]
 
 
 def test_the_marker_precedes_the_first_user_message() -> None:
@@ -126,6 +125,40 @@ def test_the_marker_precedes_the_first_user_message() -> None:
     assert found[1].messages == (("system", 2), ("user", 2), ("assistant", 2), ("user", 1))
     assert found[1].tokens.tolist()[-1] == 10
     assert np.shares_memory(found[0].seeds, found[1].seeds)
+
+
+def test_the_marker_may_come_before_the_system_message() -> None:
+    calls = stream(call([0, 1, 2, 3], 256, 64), call([*range(6)], 384, 1), preamble=100)
+    told = messages(calls, repeats_are_whole=True)
+    first, second = prompts(calls, told, lambda one: 100 + one, marker_first=True)
+    assert first.messages == (("system", 3), ("user", 2))
+    assert first.seeds.tolist() == [0, 100, 101, 102, 103]
+    assert first.tokens.tolist() == [MARKER_TOKENS, 64, 64, 64, 64]
+    assert (first.marker, second.marker) == (0, 0)
+    assert second.messages == (("system", 3), ("user", 2), ("assistant", 1), ("user", 1))
+    assert np.shares_memory(first.seeds, second.seeds)
+
+
+def test_a_later_cut_caps_the_reply_before_it() -> None:
+    # Turn 2 repeats the first five blocks; uncapped, the three-block reply would be its last word.
+    found = planned(
+        call([*range(4)], 256, 192),
+        call([*range(8)], 512, 10),
+        call([*range(5)], 320, 10),
+    )
+    assert [shown(step) for step in found] == [
+        "| user:4",
+        "user:4 | user:4",
+        "| user:4 user:1 reset",
+    ]
+
+
+def test_more_or_fewer_hash_ids_than_blocks_still_make_the_recorded_length() -> None:
+    more, fewer = call([0, 1, 2], 150, 5), call([0], 150, 5)
+    for calls in (stream(more, fewer), stream(fewer, more)):
+        told = messages(calls, repeats_are_whole=True)
+        lengths = [prompt.length for prompt in prompts(calls, told, lambda one: one)]
+        assert lengths == [150 + MARKER_TOKENS] * 2
 
 
 def test_a_prompt_without_a_user_has_no_marker() -> None:
@@ -157,6 +190,8 @@ def test_deltas_add_up_to_what_is_sent(made: Stream) -> None:
         assert sent == [*map(tuple, plan_.parts)]
         assert sum(blocks * BLOCK + tail for _, blocks, tail in sent) == step.call.input
         assert plan_.fresh < len(plan_.parts)
+        if step.call.tail:
+            assert sent[-1][0] == "user"
         assert all(not tail for _, _, tail in sent[:-1])
 
 

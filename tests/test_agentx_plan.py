@@ -5,21 +5,14 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
+from tests.recordings import SUB, call, example, main
 from workloads.edges import Interval, edges
 from workloads.plan import Plan, plan
 from workloads.profile import AGENTX_V1
 from workloads.session import Key
 from workloads.weka import Agent, Call, Trace
-
-
-def call(start: float, hash_ids: Sequence[int], took: float = 1.0, model: str = "m") -> Call:
-    ids = np.array(hash_ids, dtype=np.int64)
-    return Call(
-        start=start, duration=took, input=64 * len(ids), output=90, hash_ids=ids, model=model
-    )
 
 
 def agent(name: str, place: int, end: float, *calls: Call, preamble: int = 0) -> Agent:
@@ -31,34 +24,8 @@ def planned(calls: Sequence[Call], *agents: Agent, preamble: int = 0) -> Plan:
     return plan(trace, AGENTX_V1)
 
 
-def main(*starts: float, took: float = 1.0) -> list[Call]:
-    """A main stream with calls that start then."""
-    return [call(start, range(1, turn + 2), took) for turn, start in enumerate(starts)]
-
-
-EXAMPLE = Trace(
-    id="synth-0001",
-    preamble=0,
-    calls=(
-        call(0.0, range(4), 3.1, "m-large"),
-        call(9.0, range(7), 2.0, "m-large"),
-        call(21.0, [*range(7), 11, 12, 13], 7.0, "m-large"),
-    ),
-    agents=(
-        agent(
-            "subagent_001_ab12cd34",
-            2,
-            19.5,
-            call(11.5, [7, 8], 2.5, "m-small"),
-            call(15.0, [7, 8, 9, 10], 4.5, "m-small"),
-        ),
-    ),
-)
-SUB = "synth-0001::sa:subagent_001_ab12cd34"
-
-
 def test_golden_streams_anchors_and_delays() -> None:
-    made = plan(EXAMPLE, AGENTX_V1)
+    made = plan(example(), AGENTX_V1)
     root, sub = made.streams
     assert [(stream.id, stream.kind, stream.depth) for stream in made.streams] == [
         ("synth-0001", "main", 0),
@@ -76,7 +43,7 @@ def test_golden_streams_anchors_and_delays() -> None:
 
 
 def test_golden_edges_of_one_scope() -> None:
-    keys = {step.key: step.call for step in plan(EXAMPLE, AGENTX_V1).steps()}
+    keys = {step.key: step.call for step in plan(example(), AGENTX_V1).steps()}
     found = edges([Interval(one.end, one.start, key) for key, one in keys.items()])
     assert found == {
         Key("synth-0001", 0): (),

@@ -1,39 +1,27 @@
 """Where lanes begin. Golden values are computed with agentx-harness 1.0.12, or derived from it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle
 
-import numpy as np
 import pytest
 
+from tests.recordings import SUB, call
+from tests.recordings import example as published
 from workloads.plan import Plan, plan
 from workloads.profile import AGENTX_V1, PROFILES
 from workloads.prompt import seed_of
 from workloads.session import Key
 from workloads.start import Start, again, anchor, moment, offset, start, starts, waits
-from workloads.weka import Agent, Call, Trace
+from workloads.weka import Agent, Trace
 
 MVP = PROFILES["aiperf-mvp-0.13"]
 
 
-def call(start: float, hash_ids: Sequence[int], took: float) -> Call:
-    ids = np.array(hash_ids, dtype=np.int64)
-    return Call(start=start, duration=took, input=64 * len(ids), output=90, hash_ids=ids)
+ROOT = "synth-0001"
 
 
-def example(name: str = "synth-0001", end: float = 19.5) -> Plan:
-    inner = (call(11.5, [7, 8], 2.5), call(15.0, [7, 8, 9, 10], 4.5))
-    agent = Agent(id="a", place=2, end=end, preamble=0, calls=inner)
-    calls = (
-        call(0.0, range(4), 3.1),
-        call(9.0, range(7), 2.0),
-        call(21.0, [*range(7), 11, 12, 13], 7.0),
-    )
-    return plan(Trace(id=name, preamble=0, calls=calls, agents=(agent,)), AGENTX_V1)
-
-
-ROOT, SUB = "synth-0001", "synth-0001::sa:a"
+def example(name: str = ROOT, end: float = 19.5) -> Plan:
+    return plan(published(name, end), AGENTX_V1)
 
 
 def begun(lane: int) -> Start:

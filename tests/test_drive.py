@@ -13,7 +13,7 @@ from harness.engine import Deployment
 from harness.load import Closed, Open, Recorded, arrivals
 from harness.point import Point
 from harness.topology import parse
-from workloads.prompt import MARKER_TOKENS, Prompt, seed_of
+from workloads.prompt import MARKER_TOKENS, Prompt
 from workloads.session import Key, Session, Turn
 
 
@@ -102,19 +102,21 @@ def one_turn() -> Scripted:
     return Scripted(script=(Session(trace="t", turns=(turn(0, 7),)),))
 
 
-def replay(load, client, workload=None, topology="TP1", pinned=True):
+def replay(load, client, workload=None, topology="TP1", pinned=True, keep=None, stop=None):
+    """The window and its records; an interrupt comes at `stop`."""
     records = []
     deployment = Deployment(engine=FixedEngine(), topology=parse(topology), pinned=pinned)
     point = Point(experiment="x", deployment=deployment, workload=workload or one_turn(), load=load)
     point = SteadyPoint(point)
 
     async def main():
-        return await drive(
-            point, client, records.append, run="r", salt=5, interrupt=asyncio.Event()
-        )
+        interrupt = asyncio.Event()
+        if stop:
+            asyncio.get_running_loop().call_at(stop, interrupt.set)
+        kept = keep or records.append
+        return await drive(point, client, kept, run="r", salt=5, interrupt=interrupt)
 
-    window = clock.run("virtual", main())
-    return window, records
+    return clock.run("virtual", main()), records
 
 
 class SteadyPoint:
@@ -328,46 +330,18 @@ def test_a_session_stays_on_one_rank_when_pinned_and_on_none_when_not():
 
 
 def test_an_interrupt_cuts_what_is_in_flight_and_keeps_it_as_rows():
-    records = []
     client = FixedClient(service=10.0, pieces=10)
-    deployment = Deployment(engine=FixedEngine(), topology=parse("TP1"))
-    point = SteadyPoint(
-        Point(
-            experiment="x",
-            deployment=deployment,
-            workload=one_turn(),
-            load=Closed(concurrency=2, duration=1000.0, warmup=0),
-        )
-    )
-
-    async def main():
-        interrupt = asyncio.Event()
-        asyncio.get_running_loop().call_at(14.5, interrupt.set)
-        return await drive(point, client, records.append, run="r", salt=5, interrupt=interrupt)
-
-    window = clock.run("virtual", main())
+    load = Closed(concurrency=2, duration=1000.0, warmup=0)
+    window, records = replay(load, client, stop=14.5)
     assert window.closed == 14.5
     assert [record.state for record in records] == ["ok", "ok", "cut", "cut"]
     assert {record.output_tokens for record in records if record.state == "cut"} == {4}
 
 
 def test_a_failure_to_keep_a_row_ends_the_point_and_nothing_hangs():
-    deployment = Deployment(engine=FixedEngine(), topology=parse("TP1"))
-    load = Closed(concurrency=4, duration=100.0, warmup=0)
-    point = SteadyPoint(
-        Point(experiment="x", deployment=deployment, workload=one_turn(), load=load)
-    )
-
     def refuse(record):
         raise OSError("no space left")
 
-    async def main():
-        await drive(point, FixedClient(), refuse, run="r", salt=5, interrupt=asyncio.Event())
-
     with pytest.raises(ExceptionGroup) as caught:
-        clock.run("virtual", main())
+        replay(Closed(concurrency=4, duration=100.0, warmup=0), FixedClient(), keep=refuse)
     assert caught.group_contains(OSError)
-
-
-def test_content_seeds_follow_the_public_rule():
-    assert seed_of(42, "dataset.coding_content.corpus") == 5261745454011363258

@@ -24,18 +24,12 @@ from results.run import read
 from suites.description import describe
 from suites.plan import plan
 from suites.suite import load
+from tests.sim_server import Quiet
 from tests.test_gpus import surroundings
 from tests.test_vllm_engine import engine
 from workloads.forward import Forward
 
 CURVE = Forward(batch=(1, 8, 64), context=(0, 2048), iterations=4, samples=2)
-
-
-class Silence:
-    def point_started(self, *_: object) -> None: ...
-    def request_done(self, *_: object) -> None: ...
-    def point_finished(self, *_: object) -> None: ...
-    def point_skipped(self, *_: object) -> None: ...
 
 
 def point(vllm, workload=CURVE, topology="TP1", **settings) -> Point:
@@ -47,7 +41,7 @@ def point(vllm, workload=CURVE, topology="TP1", **settings) -> Point:
 def ran(folder: Path, *points: Point):
     facts = {"hash": "0" * 8, "points": [one.facts() for one in points]}
     with create(folder / "runs", "probe", "", facts, {}, 1) as made:
-        run(points, made, Silence())
+        run(points, made, Quiet())
     return read(made.path)
 
 

@@ -4,14 +4,14 @@ Recorded calls took a second each, and the client takes a second for each token 
 one where nothing else is said.
 """
 
-import os
 from pathlib import Path
 
 import pytest
 
 from results.errors import EngineError
 from results.record import RequestRecord
-from tests.replayed import PLAIN, Patient, agent, call, main, play, trace
+from tests.recordings import call, main
+from tests.replayed import PLAIN, Patient, agent, play, trace
 from workloads.plan import plan
 from workloads.profile import AGENTX_V1
 from workloads.prompt import MARKER_TOKENS
@@ -411,14 +411,6 @@ def test_a_session_beyond_the_context_ends_when_the_sub_agents_it_had_begun_have
         (0, "t", 1, 4),
         (0, "next", 0, 10),
     ]
-
-
-@pytest.fixture(scope="module")
-def recorded() -> Path:
-    home = os.environ.get("PACELINE_DATA")
-    if home is None:
-        pytest.skip("PACELINE_DATA, the folder with the recorded traces, is not set")
-    return Path(home) / "traces"
 
 
 def test_recorded_traces_are_replayed_whole_and_in_order(recorded: Path) -> None:

@@ -10,7 +10,8 @@ from harness.client import Request
 from harness.drive import Window, drive
 from harness.load import Closed
 from results.record import RequestRecord
-from tests.replayed import PLAIN, NoEngine, Patient, Played, SteadyPoint, call, trace
+from tests.recordings import call
+from tests.replayed import PLAIN, NoEngine, Patient, Played, SteadyPoint, trace
 from workloads.content import base_seed
 from workloads.replay import Replay, replay
 

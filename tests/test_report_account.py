@@ -1,6 +1,6 @@
 """What only run folders can say of a comparison: places, provenance, moved requests, commands."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -15,79 +15,43 @@ from results import folder
 from results.comparison import compare
 from results.evidence import Evidence, Observed
 from results.moved import moved
-from results.record import RequestRecord
 from results.run import Kept, read
 from results.side import side
 from results.verdict import Margin, Rule
+from tests.test_results_record import cell
+from tests.test_results_record import made as request
 
 SESSIONS, TURNS = 10, 3
 
 
 def facts(arm, load, repeat, position):
     name = f"agents-{arm}-closed-{load}"
-    return {
-        "id": f"{crc32(f'{name}-{repeat}'.encode()):08x}",
-        "pairing": f"{load}-{repeat}",
-        "cell": name,
-        "name": f"{name}-r{repeat}",
-        "experiment": "agents",
-        "arm": arm,
-        "engine": "sim",
-        "gpus": 1,
-        "seed": 1,
-        "repeat": repeat,
-        "position": position,
-        "deployment": {"engine": {"kind": "sim"}, "topology": {"name": "TP1"}, "replay": arm},
-        "workload": {"kind": "growing"},
-        "load": {"kind": "closed", "concurrency": load},
-        "objectives": {},
-    }
+    return asdict(
+        cell(
+            id=f"{crc32(f'{name}-{repeat}'.encode()):08x}",
+            pairing=f"{load}-{repeat}",
+            cell=name,
+            name=f"{name}-r{repeat}",
+            arm=arm,
+            seed=1,
+            repeat=repeat,
+            position=position,
+            deployment={"engine": {"kind": "sim"}, "topology": {"name": "TP1"}, "replay": arm},
+            load={"kind": "closed", "concurrency": load},
+        )
+    )
 
 
 def record(point, session, turn, seconds):
-    start = float(10 * session + turn)
-    offsets = np.array([seconds, seconds + 0.01, seconds + 0.02])
-    ends = start + offsets
-    return RequestRecord(
-        run="run",
+    return request(
+        [seconds, seconds + 0.01, seconds + 0.02],
         point=point["id"],
-        arm=point["arm"],
-        repeat=point["repeat"],
-        position=point["position"],
         trace=f"trace-{session}",
         tree=session,
-        lane=0,
-        stream="main",
         turn=turn,
-        depth=0,
-        phase="window",
-        planned=start,
-        ready=start,
-        sent=start,
-        first=float(ends[0]),
-        first_answer=None,
-        last=float(ends[-1]),
-        closed=float(ends[-1]),
-        state="ok",
-        reason=None,
-        status=200,
-        finish_reason="length",
-        asked_input=1000,
-        asked_output=3,
-        input_tokens=1000,
-        output_tokens=3,
-        cached_tokens=0,
-        ceiling_tokens=0,
+        sent=float(10 * session + turn),
         prompt_hash=f"{point['pairing']}-{session}-{turn}",
-        rank=None,
         request_id=f"{session}-{turn}",
-        client_lag=0.0,
-        server_queue=None,
-        server_ttft=None,
-        draft_tokens=None,
-        accepted_tokens=None,
-        piece_offsets=(offsets * 1e6).round().astype(np.int64),
-        piece_tokens=np.ones(3, dtype=np.int32),
     )
 
 

@@ -8,26 +8,10 @@ import pytest
 
 from reports.charts import charts, styles
 from reports.notation import doubt, show
-from results.cell import Cell
 from results.figure import Figure, Summary
+from tests.test_results_record import cell
 
-CELL = Cell(
-    id="a1",
-    pairing="p1",
-    cell="c1",
-    name="agents",
-    experiment="agents",
-    arm="TP4",
-    engine="sim",
-    gpus=4,
-    seed=1,
-    repeat=0,
-    position=0,
-    deployment={},
-    workload={"kind": "growing", "turns": 8},
-    load={"kind": "closed", "concurrency": 8},
-    objectives={},
-)
+CELL = cell(arm="TP4", gpus=4, workload={"kind": "growing", "turns": 8}, objectives={})
 
 
 def _about(value, unit, n=100):
@@ -193,9 +177,6 @@ def test_simulated_charts_say_so_in_title_and_drawing():
         assert "SIMULATED" in chart.sheet.title
         assert chart.figure["layout"]["annotations"][0]["text"] == "SIMULATED"
         assert "SIMULATED" in chart.figure["data"][0]["hovertext"][0]
-
-
-def test_measured_charts_carry_no_mark():
     for chart in _drawn(_point()):
         assert chart.figure["layout"]["annotations"] == []
 

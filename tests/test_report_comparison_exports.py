@@ -59,13 +59,6 @@ def test_each_rule_in_each_cell_is_a_test_case():
     }
 
 
-def test_a_skipped_case_says_how_many_runs_would_decide():
-    one = gated("tpot", OPEN)
-    root = ElementTree.fromstring(junit(told(cell("closed 8", one))))
-    message = root.find(".//skipped").get("message")
-    assert f"{one.more_runs} more runs a side" in message
-
-
 def test_what_is_worse_by_less_than_its_margin_is_skipped_and_says_so():
     one = cell("closed 8", gated("ttft", (1.04, 1.02, 1.06)))
     (case,) = ElementTree.fromstring(junit(told(one))).iter("skipped")

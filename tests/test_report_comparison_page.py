@@ -24,16 +24,7 @@ from tests.hand_built import (
     refused,
     told,
 )
-
-
-def without_plotly(page):
-    return page.replace(get_plotlyjs(), "plotly")
-
-
-def seen(page):
-    """What a reader sees."""
-    page = re.sub(r"<(script|style)\b.*?</\1>", " ", without_plotly(page), flags=re.DOTALL)
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))
+from tests.test_report_page import seen, without_plotly
 
 
 def figures(page):

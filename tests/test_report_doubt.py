@@ -31,7 +31,6 @@ def test_what_fell_to_nothing_and_what_came_from_nothing_are_told_and_drawn() ->
     )
     assert "1 of 2 cells, which is worse" in " ".join(comparison_text(account).split())
     chart = forest(account, list(account.judgements()), "goodput")
-    assert chart.figure is not None
     low, high = chart.figure["layout"]["xaxis"]["range"]
     assert -4 < low < high < 4
     assert all(low < log10(x) < high for dots in chart.figure["data"] for x in dots["x"])

@@ -1,12 +1,12 @@
 """What the page says of the points of an experiment: what they share, and what varies."""
 
 from reports.page import render
-from tests.test_report_page import _facts, _finish, _run, _text
+from tests.test_report_page import _facts, _finish, _run, seen
 
 
 def _asked(tmp_path, *points):
     """The page of these points, all of them finished."""
-    return _text(
+    return seen(
         render([_run(tmp_path, points, [lambda run, one=one: _finish(run, one) for one in points])])
     )
 

@@ -9,26 +9,10 @@ import pytest
 from reports.notation import brief, doubt, duration, interval, shared_scale, show
 from reports.notes import whose
 from reports.tables import sheets, summary_table
-from results.cell import Cell
 from results.figure import Figure, Summary
+from tests.test_results_record import cell
 
-CELL = Cell(
-    id="a1",
-    pairing="p1",
-    cell="c1",
-    name="agents-sim-TP4-on-growing-closed-8-r0",
-    experiment="agents",
-    arm="sim TP4 replay=on",
-    engine="sim",
-    gpus=4,
-    seed=1,
-    repeat=0,
-    position=0,
-    deployment={},
-    workload={"kind": "growing", "turns": 8},
-    load={"kind": "closed", "concurrency": 8},
-    objectives={},
-)
+CELL = cell(gpus=4, workload={"kind": "growing", "turns": 8}, objectives={})
 FIGURES = {
     "sessions": Figure(value=24, unit="count", n=240),
     "requests": Figure(value=240, unit="count", n=240),

@@ -61,11 +61,6 @@ def test_what_is_far_from_its_target_is_said(found: Mapping[str, Figure]) -> Non
     assert portrait_tables(met, 120).endswith("20 % for p99: none")
 
 
-def test_narrow_terminals_get_paragraphs(found: Mapping[str, Figure]) -> None:
-    lines = portrait_tables(found, 60).splitlines()
-    assert max(map(len, lines)) <= 60
-
-
 def test_the_values_are_json_with_targets_where_there_are_some(found: Mapping[str, Figure]) -> None:
     values = orjson.loads(orjson.dumps(portrait_values(found)))
     assert values.keys() == found.keys()

@@ -183,7 +183,6 @@ def test_two_arms_are_compared_question_by_question(tmp_path: Path) -> None:
     )
     one = judged(run, ACCURACY)
     found = one.effect.gap
-    assert found is not None
     assert (found.questions, found.gained, found.lost) == (600, 2, 30)
     assert (found.asked, found.answered, found.alike) == (600, 600, (568, 600))
     assert (one.effect.base, one.effect.other) == (597 / 600, 569 / 600)
@@ -227,7 +226,6 @@ def test_repeats_are_averaged_for_each_question_and_flips_are_told(tmp_path: Pat
         repeats=4,
     )
     found = judged(run).effect.gap
-    assert found is not None
     assert (found.test, found.questions, found.gained) == ("paired t", 300, 12)
     assert found.change == pytest.approx(0.01)
     assert found.flips == (pytest.approx(6 / 300), 0.0)
@@ -254,7 +252,6 @@ def test_only_epochs_that_both_sides_answered_count(tmp_path: Path) -> None:
         changed=spread,
     )
     found = judged(run).effect.gap
-    assert found is not None
     assert (found.asked, found.answered, found.questions) == (200, 199, 100)
     assert found.change == 0.0
 
@@ -271,11 +268,8 @@ def test_questions_that_share_a_passage_are_clusters(tmp_path: Path) -> None:
         changed=grouped,
     )
     found = judged(run).effect.gap
-    assert found is not None
     assert (found.test, found.groups) == ("clustered t", 22)
     alone = gap(np.ones(80), np.array([0.0] * 8 + [1.0] * 72))
-    assert found.error is not None
-    assert alone.error is not None
     # Whole passages went wrong together: the error is nearly twice as large.
     assert found.error > 1.8 * alone.error
 
@@ -290,7 +284,6 @@ def test_one_lucky_run_is_not_better_than_ten(tmp_path: Path) -> None:
     base, other = side([str(run.path) for run in runs]), side([str(lucky.path)])
     (found,) = compare(base, other, [ACCURACY]).cells
     (one, *_) = found.judgements
-    assert one.effect.gap is not None
     assert (one.effect.runs, one.effect.gap.gained) == ((10, 1), 20)
     assert one.verdict == "inconclusive"
 
@@ -398,7 +391,6 @@ def test_a_candidate_is_paired_with_a_baseline_file(tmp_path: Path) -> None:
     assert not found.problems
     one = found.judgements[0]
     assert (one.verdict, one.gate) == ("worse", "fail")
-    assert one.effect.gap is not None
     assert (one.effect.gap.questions, one.effect.gap.lost) == (1319, 60)
     assert one.effect.gap.alike is None
     assert one.effect.gap.amiss[0] == ("unanswered", 0, 0)

@@ -94,7 +94,6 @@ def test_one_pair_becomes_a_verdict_where_a_calibration_tells_the_spread(
     assert told.effect.how == "one pair, calibrated"
     assert (told.verdict, told.gate) == ("worse", "fail")
     # Both errors are in it: that of runs alone is spread x sqrt(2).
-    assert told.effect.error is not None
     assert told.effect.error >= noise(calibration).spread * np.sqrt(2)
 
 
@@ -116,7 +115,6 @@ def test_a_margin_in_multiples_of_noise_needs_a_calibration(
     assert judged(within(run)[0], rules=rules).gate == "inconclusive"
     told = judged(within(run)[0], rules=rules, calibration=calibration)
     assert told.margin == pytest.approx(2 * noise(calibration).floor)
-    assert told.margin is not None
     assert told.margin > 0.01
 
 
@@ -203,7 +201,6 @@ def test_false_alarms_are_counted_over_all_ways_to_name_the_runs_of_each_pair(
     assert tight.smallest is not None
     assert wide.smallest == tight.smallest
     at_smallest = found(tight.smallest or 1e-9).false_alarms
-    assert at_smallest is not None
     assert at_smallest <= 0.05
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from results.censoring import weights
 from results.columns import columns
 from results.metrics import figures
+from results.series import weights
 from tests.test_results_record import cell, made, table
 
 

@@ -76,7 +76,6 @@ def test_what_is_called_detectable_mostly_is() -> None:
     for seed in range(40):
         values = noise(seed, 20)
         step = detectable(values)
-        assert step is not None
         found += bool(changes(values + step * (np.arange(20) >= 10), seed=seed))
     assert found >= 27
 
@@ -107,11 +106,6 @@ def test_the_order_of_time_backwards_gives_the_same_changes() -> None:
     values = noise(4, 30) + 4 * (np.arange(30) >= 11)
     (there,), (back,) = changes(values), changes(values[::-1])
     assert back.at == 30 - there.at
-
-
-@pytest.mark.parametrize("count", [0, 1, 7])
-def test_a_series_too_short_is_no_error(count: int) -> None:
-    assert changes(noise(5, count)) == ()
 
 
 def test_clearness_is_the_energy_distance_of_both_parts() -> None:

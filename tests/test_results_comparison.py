@@ -56,13 +56,21 @@ def judged(comparison: Comparison, metric: str = "ttft") -> Judgement:
     return next(one for one in cell(comparison).judgements if one.effect.metric == metric)
 
 
+def test_gpus_that_are_clocked_apart_are_told(tmp_path: Path) -> None:
+    arms = {"a": noisy(1), "b": noisy(2)}
+    apart = run_folder(tmp_path / "apart", arms, clocks={"a": 1.80e9, "b": 1.85e9})
+    (note,) = (note for note in cell(compared(apart)).notes if "clocked" in note)
+    assert "at 1,800 MHz on average on base and at 1,850 MHz on other" in note
+    alike = run_folder(tmp_path / "alike", arms, clocks={"a": 1.80e9, "b": 1.81e9})
+    assert not [note for note in cell(compared(alike)).notes if "clocked" in note]
+
+
 def test_what_was_made_slower_is_worse_and_its_ratio_is_found(slower: Run) -> None:
     told = judged(compared(slower))
     assert (told.verdict, told.gate, told.gated) == ("worse", "fail", True)
     assert told.effect.how == "paired requests"
     assert told.effect.ratio == pytest.approx(1.2, abs=0.03)
     assert told.effect.runs == (4, 4)
-    assert told.effect.matched is not None
     assert (told.effect.matched.pairs, told.effect.matched.lost) == (160, 0)
     assert len(told.effect.values) == 8
     assert told.effect.detectable is not None
@@ -93,20 +101,6 @@ def test_runs_without_any_noise_are_the_same_with_ratio_one(tmp_path: Path) -> N
             assert one.effect.how == "identical"
 
 
-def test_the_order_of_requests_changes_nothing(tmp_path: Path) -> None:
-    def reversed_rows(rows: Requests) -> Requests:
-        return lambda repeat: list(rows(repeat))[::-1]
-
-    arms = {"a": noisy(1), "b": noisy(2, factor=1.05)}
-    one = judged(compared(run_folder(tmp_path / "one", arms)))
-    two = judged(
-        compared(run_folder(tmp_path / "two", {n: reversed_rows(r) for n, r in arms.items()}))
-    )
-    for name in ("ratio", "low", "high", "p"):
-        assert getattr(one.effect, name) == pytest.approx(getattr(two.effect, name), rel=1e-12)
-    assert one.verdict == two.verdict
-
-
 def test_one_pair_of_runs_is_inconclusive_however_far_apart(tmp_path: Path) -> None:
     run = run_folder(tmp_path, {"a": noisy(1), "b": noisy(2, factor=2.0)}, repeats=1)
     for metric in ("ttft", "ttft.p50", "output_rate"):
@@ -134,8 +128,6 @@ def test_the_interval_of_one_pair_widens_with_the_likeness_inside_sessions(tmp_p
     for share in (0.0, 0.5, 0.95):
         arms = {"a": steady, "b": correlated(share)}
         effect = judged(compared(run_folder(tmp_path / str(share), arms, repeats=1))).effect
-        assert effect.low is not None
-        assert effect.high is not None
         widths.append(effect.high - effect.low)
     assert widths[0] < widths[1] < widths[2]
 
@@ -164,9 +156,7 @@ def test_requests_without_a_partner_make_it_a_comparison_of_runs_and_say_so(tmp_
 
     effect = judged(compared(run_folder(tmp_path, {"a": noisy(1), "b": other}))).effect
     assert effect.how != "paired requests"
-    assert effect.matched is not None
     assert effect.matched.lost == 1.0
-    assert effect.reason is not None
     assert "all requests of each run are compared" in effect.reason
 
 
@@ -176,10 +166,8 @@ def test_what_only_the_faster_side_got_to_costs_nothing_but_is_told(tmp_path: Pa
 
     effect = judged(compared(run_folder(tmp_path, {"a": noisy(1), "b": shorter}))).effect
     assert effect.how == "paired requests"
-    assert effect.matched is not None
     assert (effect.matched.pairs, effect.matched.lost) == (80, 0)
     assert effect.matched.unmatched == pytest.approx(0.5)
-    assert effect.reason is not None
     assert "only one side got to" in effect.reason
 
 
@@ -221,7 +209,6 @@ def test_failed_requests_are_left_out_and_counted_for_each_side(tmp_path: Path) 
     told = cell(compared(run_folder(tmp_path, {"a": noisy(1), "b": failing})))
     assert (told.failed, told.asked) == ((0, 4), (160, 160))
     effect = told.judgements[0].effect
-    assert effect.matched is not None
     assert effect.matched.pairs == 156
 
 
@@ -260,7 +247,6 @@ def test_a_baseline_of_several_runs_counts_them_all(tmp_path: Path) -> None:
     told = compare(side([str(path) for path in old]), side([str(new)]), GATE)
     effect = cell(told).judgements[0].effect
     assert effect.runs == (9, 3)
-    assert effect.matched is not None
     assert effect.matched.pairs == 120
     assert cell(told).judgements[0].verdict == "same"
 
@@ -277,7 +263,6 @@ def test_arms_of_several_folders_are_paired_folder_by_folder(tmp_path: Path) -> 
     told = compare(base, other, GATE)
     for metric in ("ttft", "ttft.p50"):
         one = next(one for one in told.cells[0].judgements if one.effect.metric == metric)
-        assert one.effect.freedom is not None
         assert one.effect.freedom >= 5
         assert one.effect.ratio == pytest.approx(1.1, abs=0.03)
         assert one.verdict == "worse"
@@ -295,11 +280,6 @@ def test_a_rule_for_what_cannot_be_compared_is_refused_by_name(tmp_path: Path) -
     for name in ("requests", "tfft", "ttft.p42"):
         with pytest.raises(InputError, match=name):
             compared(run, rules=[Rule(metric=name, margin=Margin(relative=0.05))])
-
-
-def test_the_same_seed_gives_the_same_comparison(tmp_path: Path) -> None:
-    run = run_folder(tmp_path, {"a": noisy(1), "b": noisy(2)}, repeats=1)
-    assert compared(run, seed=3) == compared(run, seed=3)
 
 
 def test_arms_that_ran_one_after_the_other_are_told_apart_with_a_warning(tmp_path: Path) -> None:

@@ -15,24 +15,13 @@ from results.comparison import EXPLORED, CellComparison, compare
 from results.copies import copied, counted_once
 from results.errors import InputError
 from results.figure import Figure
-from results.record import RequestRecord
 from results.run import Run, read
 from results.side import Side, side
 from results.verdict import Margin, Rule
-from tests.run_folders import Requests, run_folder, served
+from tests.run_folders import run_folder
+from tests.test_results_comparison import noisy
 
 GATE = (Rule(metric="ttft", margin=Margin(relative=0.05)),)
-
-
-def noisy(arm: int) -> Requests:
-    """Requests whose runs vary by 1 %."""
-
-    def rows(repeat: int) -> Sequence[RequestRecord]:
-        shared = np.random.default_rng(repeat).uniform(0.1, 1.0, size=24)
-        run = np.exp(np.random.default_rng([arm, repeat]).normal() * 0.01)
-        return served((shared * run).tolist(), repeat)
-
-    return rows
 
 
 def night(folder: Path, number: int, arm: int) -> Run:
@@ -81,11 +70,6 @@ def test_copies_make_no_side_surer_of_itself(tmp_path: Path) -> None:
     assert (
         "6 of 9 runs of base are copies of others, the same to the last digit, and count once"
     ) in thrice.notes
-
-
-def test_runs_that_are_not_the_same_all_count(tmp_path: Path) -> None:
-    nights = [night(tmp_path, number, number) for number in (1, 2, 3)]
-    assert cell(nights[:2], nights[2:]).runs == (6, 3)
 
 
 def test_copies_that_leave_one_run_are_one_pair_with_its_own_interval(tmp_path: Path) -> None:

@@ -60,7 +60,6 @@ def test_a_cache_is_as_far_from_its_ceiling_as_whole_blocks_say(cached: int, apa
 def test_the_last_token_is_never_found_in_a_cache() -> None:
     whole = made([0.5], input_tokens=512, asked_input=512, cached_tokens=384, ceiling_tokens=512)
     found = reached(whole)
-    assert found is not None
     assert found.most == 0
 
 
@@ -68,19 +67,15 @@ def test_tokens_of_a_chat_template_may_be_before_or_after_the_prefix() -> None:
     row: dict[str, Any] = {"asked_input": 1000, "input_tokens": 1040, "ceiling_tokens": 500}
     for cached in (384, 512):
         found = reached(made([0.5], cached_tokens=cached, **row))
-        assert found is not None
         assert found.most == 0
     beyond = reached(made([0.5], cached_tokens=640, **row))
     first = reached(made([0.5], cached_tokens=128, **{**row, "ceiling_tokens": 0}))
-    assert beyond is not None
-    assert first is not None
     assert (beyond.most, first.most) == (1.0, 1.0)
 
 
 def test_requests_that_tell_no_cached_tokens_have_no_reach() -> None:
     assert reached(made([0.5], cached_tokens=None), failed()) is None
     told = reached(made([0.5], cached_tokens=None), made([0.5], cached_tokens=0))
-    assert told is not None
     assert told.n == 1
 
 

@@ -62,7 +62,7 @@ def test_every_figure_of_a_point_has_a_direction_or_is_known_to_have_none() -> N
             point = cell(workload={"kind": kind}, load=load)
             shown |= {name for name in figures(rows, point, (0.0, 60.0)) if "lag" not in name}
     assert shown - set(DIRECTIONS) == NEITHER
-    assert set(DIRECTIONS) - shown == {*REQUESTS, "accuracy"}
+    assert set(DIRECTIONS) - shown == {*REQUESTS, "accuracy", "step_time"}
 
 
 def test_every_metric_that_can_be_compared_is_in_the_docs() -> None:

@@ -283,16 +283,6 @@ def test_a_full_disk_and_a_spent_quota_say_the_same(tmp_path: Path, number: int)
         raise OSError(number, os.strerror(number))
 
 
-@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full here")
-def test_a_device_without_space_is_a_full_disk(tmp_path: Path) -> None:
-    (tmp_path / "requests.arrow").symlink_to("/dev/full")
-    writer = PointWriter(tmp_path)
-    writer.add(made([0.5]))
-    with pytest.raises(FolderError, match="disk full while writing"):
-        writer.flush()
-    writer.abandon()
-
-
 def test_a_million_pieces_are_kept_within_400_megabytes(tmp_path: Path) -> None:
     code = """
         import sys

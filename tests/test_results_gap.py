@@ -12,7 +12,6 @@ from results.accuracy import of_gap
 from results.comparison import A_POINT
 from results.gap import (
     detectable,
-    epochs_needed,
     gap,
     mcnemar,
     planned_error,
@@ -153,13 +152,12 @@ def test_what_a_set_can_show_follows_from_its_error() -> None:
     assert detectable(0.01) == pytest.approx(0.028016, abs=1e-5)
     assert provable(0.01) == pytest.approx(0.024865, abs=1e-5)
     assert detectable(0.01, 4) > detectable(0.01)
-    # GSM8K with 0.95 % discordant: SE 0.27 points, MDD 0.75; GPQA needs twelve epochs for 2 points.
+    # GSM8K with 0.95 % discordant: SE 0.27 points, MDD 0.75.
     error = planned_error(1319, 1, 0.0095)
     assert (error, detectable(error)) == (
         pytest.approx(0.00268, abs=1e-5),
         pytest.approx(0.0075, abs=1e-4),
     )
-    assert epochs_needed(planned_error(198, 1, 0.15), 0.02) == 12
     assert planned_error(198, 12, 0.15) == pytest.approx(planned_error(198, 1, 0.15) / sqrt(12))
 
 
@@ -170,27 +168,17 @@ def test_a_small_set_in_which_nothing_changed_is_never_the_same(questions: int) 
         found = gap(base, base.copy())
         judged = judge(of_gap("accuracy", found), A_POINT, gated=True)
         assert (judged.verdict, judged.gate) == ("inconclusive", "inconclusive")
-        assert found.high is not None
         # What no question of so many shows, one in so many may still do.
         assert found.high == pytest.approx(unseen(questions))
-        assert found.detectable is not None
         assert found.detectable > found.high
-        assert judged.questions_needed is not None
         assert 200 < judged.questions_needed < 400
         assert judged.runs_needed is None
-
-
-def test_a_large_set_in_which_nothing_changed_is_the_same() -> None:
-    base = scores(1250, 69)
-    judged = judge(of_gap("accuracy", gap(base, base.copy())), A_POINT, gated=True)
-    assert (judged.verdict, judged.gate) == ("same", "pass")
 
 
 def test_a_small_unpaired_gap_on_few_questions_is_no_equality() -> None:
     # 50 questions, unpaired z far below 1.5, though five of them changed for the worse.
     base, other = discordant(50, 2, 5)
     found = gap(base, other)
-    assert found.in_errors[1] is not None
     assert found.in_errors[1] < 1.5
     for margin in (0.01, 0.05, 0.1):
         judged = judge(of_gap("accuracy", found), Margin(absolute=margin), gated=True)
@@ -201,6 +189,7 @@ def test_a_small_unpaired_gap_on_few_questions_is_no_equality() -> None:
 @pytest.mark.parametrize(
     ("gained", "lost", "verdict", "gate"),
     [
+        (0, 0, "same", "pass"),
         (5, 5, "same", "pass"),
         (2, 25, "worse", "fail"),
         (25, 2, "better", "pass"),
@@ -218,7 +207,6 @@ def test_verdicts_of_1319_questions(gained: int, lost: int, verdict: str, gate: 
 def test_worse_needs_more_than_half_the_margin_as_well() -> None:
     # Surely worse, by a third of the margin.
     found = gap(*discordant(20_000, 0, 60))
-    assert found.high is not None
     assert found.high < 0
     assert judge(of_gap("accuracy", found), A_POINT).verdict == "same"
     wide = gap(*discordant(1319, 1, 7))
@@ -241,9 +229,7 @@ def test_all_right_against_all_wrong_stays_finite() -> None:
     assert found.change == -1.0
     assert found.in_errors == (None, None)
     effect = of_gap("accuracy", found)
-    assert effect.ratio is not None
     assert effect.ratio > 0
-    assert effect.p is not None
     assert not isinf(effect.p)
     assert judge(effect, A_POINT, gated=True).gate == "fail"
 
@@ -258,8 +244,6 @@ def test_the_intervals_of_identical_engines_leave_out_nothing_in_95_of_100_cases
             for _ in range(2)
         )
         found = gap(base, other)
-        assert found.low is not None
-        assert found.high is not None
         missed += not found.low <= 0 <= found.high
         alarms += judge(of_gap("accuracy", found), A_POINT).verdict in {"worse", "better"}
     # 5 % and two standard errors of so many cases.
@@ -282,7 +266,5 @@ def test_real_models_are_told_apart_as_by_hand() -> None:
     assert found.change == pytest.approx(-57 / 1319)
     assert found.error == pytest.approx(sqrt((361 - 57**2 / 1319) / 1318 / 1319))
     assert round(-found.change * 100, 1) == 4.3
-    assert found.error is not None
-    assert found.unpaired is not None
     assert (round(found.error * 100, 2), round(found.unpaired * 100, 2)) == (1.44, 1.88)
     assert judge(of_gap("accuracy", found), A_POINT, gated=True).gate == "fail"

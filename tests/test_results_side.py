@@ -44,11 +44,6 @@ def test_several_folders_make_up_one_side(tmp_path: Path, path: Path) -> None:
     assert both.arms == ("sim DEP2 replay=on",)
 
 
-def test_a_folder_that_is_named_twice_counts_once(path: Path) -> None:
-    twice = side([f"{path}:DEP2", f"{path}:DEP2"])
-    assert (len(twice.runs), len(twice.points)) == (1, 1)
-
-
 def test_a_path_may_hold_a_colon(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "a:b", ARMS, repeats=1)
     assert len(side([str(run.path)]).points) == 3

@@ -123,7 +123,6 @@ def test_who_gets_further_is_not_worse_for_it(tmp_path: Path) -> None:
     faster = run_folder(tmp_path / "new", {"a": deepening(2, factor=0.95)}).path
     (cell,) = compare(without_requests(base), side([str(faster)]), [ruled("ttft.p90")]).cells
     one = of(cell, "ttft.p90")
-    assert one.effect.ratio is not None
     assert one.effect.ratio > 1.2
     assert (one.verdict, one.gate) == ("inconclusive", "inconclusive")
 

@@ -2,22 +2,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from suites.plan import estimate, plan
 from suites.suite import load
-
-
-@dataclass(frozen=True, kw_only=True)
-class WallEngine:
-    """An engine that only has a name and a clock."""
-
-    kind: str = "wall"
-    name: str = "wall"
-    clock: str = "wall"
-
+from tests.test_suite_description import WallEngine
 
 TEXT = """
 suite: s
@@ -165,14 +156,8 @@ def test_the_facts_say_how_the_plan_was_asked_for_which_is_not_hashed(planned, t
     assert facts["suite_path"] == str(tmp_path / "s.yaml")
     assert facts["overrides"] == ["seed=7", "budget=1h"]
     assert facts["hash"] == planned().hash
+    assert [one["id"] for one in facts["points"]] == [one.id for one in planned().points]
     assert plan(load("smoke")).facts()["suite_path"] == "smoke"
-
-
-def test_the_facts_are_the_hash_and_what_each_point_says(planned):
-    made = planned()
-    facts = made.facts()
-    assert facts["hash"] == made.hash
-    assert [point["id"] for point in facts["points"]] == [point.id for point in made.points]
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,14 @@ def test_a_suite_that_lacks_something_is_not_valid(key):
     assert errors_of({**suite_of(written(EXPERIMENT)), "sede": 1})
 
 
+def test_editors_know_rules():
+    suite = suite_of(written(EXPERIMENT))
+    good = {"ttft": "no worse than 5 %", "a": {"tpot": "no worse than 2x noise"}}
+    assert not errors_of({**suite, "gate": good})
+    for bad in ({}, {"ttft": 5}, {"ttft": "5 %"}, "no worse than 5 %"):
+        assert errors_of({**suite, "gate": bad})
+
+
 def test_every_kind_is_described():
     for name in ("engine", "workload", "load"):
         for kind in SCHEMA["definitions"][name]["oneOf"]:

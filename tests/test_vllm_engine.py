@@ -28,6 +28,7 @@ from results.folder import create
 from results.metrics import summarise
 from results.run import read
 from tests.test_gpus import surroundings
+from tests.test_run import Notes
 from workloads.growing import Growing
 from workloads.prompt import marked
 
@@ -177,28 +178,7 @@ def test_without_vllm_the_way_to_get_it_is_said(tmp_path):
         start(Vllm(python=str(tmp_path / "python")), tmp_path)
 
 
-class Silent:
-    """A watch that does something at one of the rows."""
-
-    def __init__(self, row: int = -1, act=None) -> None:
-        self.left, self.act = row, act
-
-    def point_started(self, *_):
-        pass
-
-    def request_done(self, _):
-        self.left -= 1
-        if self.left == 0:
-            self.act()
-
-    def point_finished(self, *_):
-        pass
-
-    def point_skipped(self, *_):
-        pass
-
-
-def measured(vllm: Vllm, folder: Path, watch: Silent | None = None, sessions: int = 6):
+def measured(vllm: Vllm, folder: Path, watch: Notes | None = None, sessions: int = 6):
     """A point of this engine run into a folder."""
     point = Point(
         experiment="wire",
@@ -209,11 +189,11 @@ def measured(vllm: Vllm, folder: Path, watch: Silent | None = None, sessions: in
     return ran(folder, [point], watch)[0]
 
 
-def ran(folder: Path, points: list[Point], watch: Silent | None = None):
+def ran(folder: Path, points: list[Point], watch: Notes | None = None):
     """Points run into one folder."""
     plan = {"hash": "0" * 8, "points": [point.facts() for point in points]}
     with create(folder / "runs", "test", "suite: test\n", plan, {"host": "here"}, 7) as run_folder:
-        run(points, run_folder, watch or Silent())
+        run(points, run_folder, watch or Notes())
     return read(run_folder.path).points
 
 
@@ -261,14 +241,16 @@ def test_a_server_that_ends_while_it_is_measured_fails_the_point(tmp_path):
 def test_an_engine_core_that_is_killed_fails_the_point(tmp_path):
     vllm = engine(tmp_path, "--fake-core", str(tmp_path / "lock"))
 
-    def kill():
+    def kill(rows):
+        if rows != 5:
+            return
         members = processes.leftovers(tmp_path)
         parents = {one.pid: one.parent for one in members}
         # Of them all only the core's worker has nothing below it.
         (worker,) = parents.keys() - parents.values()
         os.kill(parents[worker], signal.SIGKILL)
 
-    point = measured(vllm, tmp_path, Silent(5, kill), sessions=500)
+    point = measured(vllm, tmp_path, Notes(on_row=kill), sessions=500)
     assert point.status == "failed"
     assert "EngineDeadError: the engine core ended with -9" in point.reason
     assert processes.leftovers(tmp_path) == []
@@ -315,16 +297,7 @@ def test_arms_with_a_share_stay_up_between_their_points_and_say_so(tmp_path):
     arms = [
         deployment(engine(tmp_path, resident_share=0.4), replay=arm) for arm in ("off", "on", "off")
     ]
-    points = [
-        Point(
-            experiment="wire",
-            deployment=arm,
-            workload=Growing(turns=1, first=40, fresh=10, output=4),
-            load=Closed(concurrency=1, sessions=2),
-            position=position,
-        )
-        for position, arm in enumerate(arms)
-    ]
+    points = [short(arm.engine, position, 2, arm) for position, arm in enumerate(arms)]
     found = ran(tmp_path, points)
     assert [faults(point) for point in found] == [[]] * 3
     started = [point.evidence.observed.start for point in found]
@@ -473,7 +446,7 @@ def test_a_resident_server_that_ended_is_started_anew_at_its_next_point(tmp_path
 
 
 def test_a_resident_server_that_died_between_its_points_is_started_anew_for_the_next(tmp_path):
-    class Killing(Silent):
+    class Killing(Notes):
         def point_finished(self, *_):
             for one in processes.leftovers(tmp_path):
                 os.kill(one.pid, signal.SIGKILL)

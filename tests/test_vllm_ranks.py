@@ -12,13 +12,11 @@ from harness import processes
 from harness.engine import Deployment
 from harness.load import Closed
 from harness.point import Point
-from harness.run import run
 from harness.topology import parse
 from harness.vllm.engine import Vllm
-from results.folder import create
 from results.metrics import summarise
-from results.run import RunPoint, read
-from tests.test_vllm_engine import Silent, deployment, engine, faults, ran
+from results.run import RunPoint
+from tests.test_vllm_engine import deployment, engine, faults, ran, short
 from workloads.growing import Growing
 
 ROUTER = (
@@ -34,11 +32,9 @@ def measured(vllm, topology: str, folder: Path, *, pinned=True, sessions=4) -> R
         workload=Growing(turns=3, first=150, fresh=20, output=4),
         load=Closed(concurrency=2, sessions=sessions, warmup=0),
     )
-    plan = {"hash": "0" * 8, "points": [point.facts()]}
-    with create(folder / "runs", "ranks", "suite: ranks\n", plan, {"host": "here"}, 7) as made:
-        run([point], made, Silent())
+    (found,) = ran(folder, [point])
     assert processes.leftovers(folder) == []
-    return read(made.path).points[0]
+    return found
 
 
 def dense(folder: Path) -> str:
@@ -190,16 +186,7 @@ def test_nodes_behind_a_router_are_started_and_stopped_through_a_launcher(tmp_pa
 
 def test_the_caches_of_every_node_are_emptied_before_a_later_point(tmp_path):
     vllm = far(tmp_path, affinity="port", resident_share=0.4)
-    points = [
-        Point(
-            experiment="ranks",
-            deployment=deployment(vllm, "DP2"),
-            workload=Growing(turns=1, first=40, fresh=10, output=4),
-            load=Closed(concurrency=1, sessions=2, warmup=0),
-            position=position,
-        )
-        for position in (0, 1)
-    ]
+    points = [short(vllm, place, 2, deployment(vllm, "DP2")) for place in (0, 1)]
     first, later = ran(tmp_path, points)
     assert (later.status, later.reason, faults(later)) == ("finished", None, [])
     assert "its prefix cache was emptied" in (later.path / "server.log").read_text()

@@ -1,25 +1,14 @@
 """Golden values are computed with agentx-harness 1.0.12."""
 
-import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.recordings import call, example
 from workloads.ceiling import Reuse, reuses
 from workloads.synthesis import generate
 from workloads.weka import Agent, Call, Trace, stream
-
-
-def call(start: float, *ids: int, extra: int = 0) -> Call:
-    return Call(
-        start=start,
-        duration=1.0,
-        input=64 * len(ids) + extra,
-        output=5,
-        hash_ids=np.array(ids, dtype=np.int64),
-    )
 
 
 def trace(*calls: Call, agents: tuple[Agent, ...] = ()) -> Trace:
@@ -30,16 +19,8 @@ def agent(place: int, *calls: Call) -> Agent:
     return Agent(id=f"{place}", place=place, end=calls[-1].end, preamble=0, calls=calls)
 
 
-EXAMPLE = trace(
-    call(0.0, 0, 1, 2, 3),
-    call(9.0, 0, 1, 2, 3, 4, 5, 6),
-    call(21.0, 0, 1, 2, 3, 4, 5, 6, 11, 12, 13),
-    agents=(agent(2, call(11.5, 7, 8), call(15.0, 7, 8, 9, 10)),),
-)
-
-
 def test_the_published_example_has_13_of_27_blocks_in_the_order_of_starts() -> None:
-    found = list(reuses(EXAMPLE))
+    found = list(reuses(example()))
     assert [(one.agent, one.turn, one.seen, one.blocks) for one in found] == [
         (None, 0, 0, 4),
         (None, 1, 4, 7),
@@ -52,18 +33,20 @@ def test_the_published_example_has_13_of_27_blocks_in_the_order_of_starts() -> N
 
 def test_only_leading_blocks_count_and_all_streams_share_one_memory() -> None:
     found = list(
-        reuses(trace(call(0.0, 0, 1), call(5.0, 9, 1), agents=(agent(1, call(2.0, 0, 1, 2)),)))
+        reuses(
+            trace(call(0.0, [0, 1]), call(5.0, [9, 1]), agents=(agent(1, call(2.0, [0, 1, 2])),))
+        )
     )
     assert [one.seen for one in found] == [0, 2, 0]
 
 
 def test_of_equal_starts_the_entry_that_stands_first_is_first() -> None:
-    same = trace(call(0.0, 5), call(3.0, 7), agents=(agent(1, call(3.0, 7, 8)),))
+    same = trace(call(0.0, [5]), call(3.0, [7]), agents=(agent(1, call(3.0, [7, 8])),))
     assert [(one.agent, one.seen) for one in reuses(same)] == [(None, 0), (0, 0), (None, 1)]
 
 
 def test_ids_may_be_negative_or_far_apart() -> None:
-    far = trace(call(0.0, -3, 2**60), call(1.0, -3, 2**60, 7), call(2.0))
+    far = trace(call(0.0, [-3, 2**60]), call(1.0, [-3, 2**60, 7]), call(2.0, []))
     assert [one.seen for one in reuses(far)] == [0, 2, 0]
 
 
@@ -93,14 +76,6 @@ def test_larger_engine_blocks_never_find_more() -> None:
     sums = [sum(one.cached(block, 8) for one in reuses(made)) for block in (16, 64, 256, 1024)]
     assert sums == sorted(sums, reverse=True)
     assert sums[0] > sums[-1] > 0
-
-
-@pytest.fixture(scope="module")
-def recorded() -> Path:
-    home = os.environ.get("PACELINE_DATA")
-    if home is None:
-        pytest.skip("PACELINE_DATA, the folder with the recorded traces, is not set")
-    return Path(home) / "traces"
 
 
 def test_recorded_traces_have_the_hits_of_the_reference(recorded: Path) -> None:

@@ -1,12 +1,13 @@
 import gzip
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from results.errors import InputError
+from tests.test_workload_weka import agent, trace, written
+from tests.test_workload_weka import request as timeless
 from workloads.export import write
 from workloads.inspection import check
 from workloads.synthesis import generate
@@ -14,29 +15,7 @@ from workloads.weka import read
 
 
 def request(**changes: Any) -> dict[str, Any]:
-    return {
-        "t": 0.0,
-        "type": "n",
-        "in": 128,
-        "out": 5,
-        "hash_ids": [0, 1],
-        "api_time": 1.0,
-        **changes,
-    }
-
-
-def trace(*requests: Any, **changes: Any) -> dict[str, Any]:
-    return {"id": "x", "block_size": 64, "requests": list(requests), **changes}
-
-
-def agent(*requests: Any, **changes: Any) -> dict[str, Any]:
-    return {"t": 10.0, "type": "subagent", "agent_id": "a", "requests": list(requests), **changes}
-
-
-def written(folder: Path, *traces: Any) -> str:
-    path = folder / "t.jsonl"
-    path.write_text("\n".join(map(json.dumps, traces)))
-    return str(path)
+    return timeless(**{"api_time": 1.0} | changes)
 
 
 def told(path: str) -> list[str]:
@@ -153,11 +132,8 @@ def test_reading_refuses_what_is_fatal_with_the_first_sentence(tmp_path: Path, r
     assert str(refusal.value) == check(path)[0].sentence
 
 
-def test_recorded_traces_can_all_be_used() -> None:
-    home = os.environ.get("PACELINE_DATA")
-    if home is None:
-        pytest.skip("PACELINE_DATA, the folder with the recorded traces, is not set")
-    found = check(str(Path(home) / "traces"))
+def test_recorded_traces_can_all_be_used(recorded: Path) -> None:
+    found = check(str(recorded))
     assert found
     assert not any(problem.fatal for problem in found)
     assert {problem.field for problem in found} == {"t", "api_time"}

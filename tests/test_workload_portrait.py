@@ -1,39 +1,14 @@
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from results.figure import Figure
+from tests.recordings import call, example
 from workloads.portrait import describe, figures
 from workloads.synthesis import generate
 from workloads.targets import TARGETS, Target
-from workloads.weka import Agent, Call, Trace, stream
-
-
-def call(start: float, took: float, output: int, *ids: int) -> Call:
-    return Call(
-        start=start,
-        duration=took,
-        input=64 * len(ids),
-        output=output,
-        hash_ids=np.array(ids, dtype=np.int64),
-    )
-
-
-def example() -> Trace:
-    inner = (call(11.5, 2.5, 64, 7, 8), call(15.0, 4.5, 128, 7, 8, 9, 10))
-    return Trace(
-        id="synth-0001",
-        preamble=0,
-        calls=(
-            call(0.0, 3.1, 90, 0, 1, 2, 3),
-            call(9.0, 2.0, 40, 0, 1, 2, 3, 4, 5, 6),
-            call(21.0, 7.0, 300, 0, 1, 2, 3, 4, 5, 6, 11, 12, 13),
-        ),
-        agents=(Agent(id="a", place=2, end=19.5, preamble=0, calls=inner),),
-    )
+from workloads.weka import Agent, Trace, stream
 
 
 def test_a_session_worked_by_hand() -> None:
@@ -76,7 +51,7 @@ def test_a_percentile_of_few_samples_has_a_reason_in_place_of_a_value() -> None:
 
 
 def test_absent_things_are_absent_and_not_nought() -> None:
-    alone = Trace(id="x", preamble=0, calls=(call(0.0, 1.0, 5, 1),), agents=())
+    alone = Trace(id="x", preamble=0, calls=(call(0.0, [1]),), agents=())
     found = figures(describe([alone]))
     assert found["agents.p50"].value is None
     assert found["gap.mean"].value is None
@@ -87,11 +62,11 @@ def test_absent_things_are_absent_and_not_nought() -> None:
 
 def test_sub_agents_that_touch_are_not_at_once() -> None:
     def agent(name: str, start: float, took: float) -> Agent:
-        inner = (call(start, took, 5, 9),)
+        inner = (call(start, [9], took),)
         return Agent(id=name, place=1, end=start + took, preamble=0, calls=inner)
 
     agents = (agent("a", 1.0, 2.0), agent("b", 3.0, 2.0), agent("c", 4.0, 4.0))
-    busy = Trace(id="x", preamble=0, calls=(call(0.0, 1.0, 5, 1),), agents=agents)
+    busy = Trace(id="x", preamble=0, calls=(call(0.0, [1]),), agents=agents)
     assert describe([busy]).samples["parallel_agents"].tolist() == [2]
 
 
@@ -144,11 +119,8 @@ def test_traces_are_looked_at_one_by_one() -> None:
     assert describe(one_by_one()).sessions == len(alive) == 3
 
 
-def test_recorded_traces_have_a_portrait() -> None:
-    home = os.environ.get("PACELINE_DATA")
-    if home is None:
-        pytest.skip("PACELINE_DATA, the folder with the recorded traces, is not set")
-    found = figures(describe(stream(str(Path(home) / "traces"))))
+def test_recorded_traces_have_a_portrait(recorded: Path) -> None:
+    found = figures(describe(stream(str(recorded))))
     assert found["requests"].n == 24
     assert found["hit"].value == pytest.approx(0.956, abs=0.001)
     assert found["main_output.p50"].value == pytest.approx(216, rel=0.05)

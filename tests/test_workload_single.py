@@ -1,8 +1,6 @@
-from dataclasses import asdict
 from itertools import islice
 
 import numpy as np
-import orjson
 
 from workloads.single import Single
 
@@ -41,8 +39,3 @@ def test_warm_up_has_the_same_lengths_and_other_content() -> None:
     assert [turn.prompt.length for turn in warm.turns] == [3000, 3500]
     assert warm.turns[1].output == 8
     assert warm.turns[0].prompt.hash != real.turns[0].prompt.hash
-
-
-def test_the_fields_are_json() -> None:
-    workload = Single(prompt=500, output=100)
-    assert Single(**orjson.loads(orjson.dumps(asdict(workload)))) == workload

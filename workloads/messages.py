@@ -29,11 +29,6 @@ class Messages:
         """The place of the first message of the user."""
         return next((place for place, part in enumerate(self.parts) if part.role == "user"), None)
 
-    @property
-    def adds_nothing(self) -> bool:
-        """Whether the last message is not the user's, because the step adds no token."""
-        return self.parts[-1].role != "user"
-
 
 def messages(stream: Stream, *, repeats_are_whole: bool) -> list[Messages]:
     """The messages of every step of a stream."""

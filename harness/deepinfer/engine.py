@@ -8,24 +8,27 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
 from harness import processes
 from harness.client import Page
 from harness.clock import Clock
-from harness.deepinfer import limits, stats
+from harness.deepinfer import stats
 from harness.deepinfer.client import WorkerClient
 from harness.deepinfer.link import Event, Link, linked, parted
 from harness.engine import Deployment, Replay, Server
-from harness.load import Load
+from harness.load import Closed, Load
 from harness.wire.pool import Pool, plain, tokenized
 from harness.wire.render import Renderer
 from results.errors import EngineError, UnsupportedError
 from results.evidence import Observed
 from results.secret import stated
+from workloads.batch import Batch
+from workloads.questions import Questions
 from workloads.session import Workload
+from workloads.single import Single
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -65,6 +68,8 @@ class DeepInfer:
     below `vocabulary`. A worker that is silent for `silence` seconds has failed its requests.
     """
 
+    clock: ClassVar[Clock] = "wall"
+    secrets: ClassVar[tuple[str, ...]] = ()
     kind: Literal["deepinfer"] = "deepinfer"
     name: str = "deepinfer"
     python: str = ".venv-deepinfer/bin/python"
@@ -88,29 +93,38 @@ class DeepInfer:
         if refused := _secret({**self.arguments, **self.environment}):
             raise ValueError(refused)
 
-    @property
-    def clock(self) -> Clock:
-        """The wall's."""
-        return "wall"
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
     def check(self, workload: Workload, load: Load, deployment: Deployment) -> None:
         """Raises UnsupportedError where it cannot do this work."""
-        limits.check_work(workload, load, deployment)
+        if not isinstance(load, Closed):
+            raise UnsupportedError(
+                f"DeepInfer takes requests between its steps only, and no {load.kind} load: write "
+                "a closed load"
+            )
+        match workload:
+            case Single(cached=0) if load.concurrency > deployment.topology.ranks:
+                raise UnsupportedError(
+                    "DeepInfer tries to prefill only every so many decode steps, so a TTFT under "
+                    "load says how many: write a concurrency of at most one for each rank"
+                )
+            case Single(cached=0) | Batch():
+                return
+            case Questions():
+                raise UnsupportedError(
+                    "DeepInfer takes token ids and gives ids back, so it can neither be asked in "
+                    "words nor be graded: ask a vLLM of the same model"
+                )
+            case _:
+                raise UnsupportedError(
+                    f"DeepInfer has no prefix cache, and {workload.label} measures what comes of "
+                    "one: ask it for kind single without cached tokens, or for kind batch"
+                )
 
     def describe(self, deployment: Deployment) -> list[str]:
         """The command of each rank with its variables, and the call that it makes.
 
         Raises UnsupportedError where it cannot run the deployment.
         """
-        limits.check_deployment(deployment, len(self.devices) or None)
-        self._check_arm(deployment)
-        if refused := _secret(deployment.environment):
-            raise UnsupportedError(refused)
+        self._check_deployment(deployment)
         lines = []
         for rank in range(deployment.topology.ranks):
             variables = self.variables(deployment, rank).items()
@@ -211,12 +225,35 @@ class DeepInfer:
             )
         )
 
-    def _check_arm(self, deployment: Deployment) -> None:
-        stated = {**self.environment, **deployment.environment}
-        if deployment.replay and MODE in stated:
+    def _check_deployment(self, deployment: Deployment) -> None:
+        """Raises UnsupportedError where it cannot run this deployment."""
+        topology = deployment.topology
+        if topology.gpus != topology.data:
+            raise UnsupportedError(
+                f"DeepInfer has neither tensor nor pipeline parallelism nor pools of its own, so "
+                f"there is no {topology.name}: write TP1, DP2 or DEP2"
+            )
+        if self.devices and len(self.devices) != topology.gpus:
+            raise UnsupportedError(
+                f"{topology.name} takes {topology.gpus} GPUs, and devices names "
+                f"{len(self.devices)}: name as many"
+            )
+        if deployment.replay == "on-eager":
+            raise UnsupportedError(
+                "DeepInfer's bounded replay has no way without graphs: write replay off or on"
+            )
+        if deployment.flags:
+            raise UnsupportedError(
+                "DeepInfer is no command, so it takes no flags: write them as the engine's "
+                "arguments"
+            )
+
+        if deployment.replay and MODE in {**self.environment, **deployment.environment}:
             raise UnsupportedError(
                 f"replay is {deployment.replay}, and {MODE} is stated too: leave one of them out"
             )
+        if refused := _secret(deployment.environment):
+            raise UnsupportedError(refused)
 
     def _pool(self) -> Pool:
         return tokenized(self.tokenizer) if self.tokenizer else plain(self.vocabulary)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
 import pyarrow as pa
@@ -57,6 +57,8 @@ class SimulatedEngine:
     With an `accuracy` it answers questions, as often rightly as that says.
     """
 
+    clock: ClassVar[Clock] = "virtual"
+    secrets: ClassVar[tuple[str, ...]] = ()
     kind: Literal["sim"] = "sim"
     name: str = "sim"
     block_size: Count = 64
@@ -92,16 +94,6 @@ class SimulatedEngine:
                 "max_batched_tokens is too small for a decode step of max_sequences: "
                 f"raise it to {self.max_sequences * (1 + self.draft_tokens)}"
             )
-
-    @property
-    def clock(self) -> Clock:
-        """The virtual one."""
-        return "virtual"
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """None."""
-        return ()
 
     def check(self, workload: Workload, load: Load, deployment: Deployment) -> None:  # noqa: ARG002
         """Raises UnsupportedError for questions, unless it is stated how often it is right."""

@@ -85,15 +85,11 @@ async def _session(client: Client, page: Page, rank: int | None, seed: int) -> _
         request = Request(
             id=f"{name}-{turn}", prompt=prompt, output=OUTPUT, session=name, rank=rank
         )
-        replies.append(await client.send(request, cut=asyncio.Event(), on_first=_ignore))
+        replies.append(await client.send(request, cut=asyncio.Event(), on_first=lambda _: None))
         if replies[-1].error:
             break
         moved |= await _moved(page, before)
     return _Session(rank=rank, moved=tuple(sorted(moved)), replies=tuple(replies))
-
-
-def _ignore(moment: float) -> None:
-    """Does nothing about a first token."""
 
 
 async def _moved(page: Page, before: Counts) -> set[int]:

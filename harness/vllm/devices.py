@@ -1,11 +1,10 @@
 """The GPUs that a server started here would see."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping
 
-from harness.gpus import MASK
+from harness.environment import ask
+from harness.gpus import MASK, TOOL
 from harness.topology import Topology
 from results.errors import UnsupportedError
 
@@ -48,12 +47,5 @@ def visible(count: int | None, mask: str | None) -> int | None:
 
 def _told(field: str) -> list[str] | None:
     """What the driver's tool tells of each GPU; None where it does not."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
-    ask = [tool, f"--query-gpu={field}", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(ask, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.split() if answer.returncode == 0 else None
+    answer = ask(TOOL, f"--query-gpu={field}", "--format=csv,noheader")
+    return None if answer is None else answer.split()

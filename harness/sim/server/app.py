@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 from dataclasses import replace
+from functools import partial
 from time import monotonic, time
 from typing import Any, BinaryIO
 
@@ -63,8 +64,8 @@ class SimulatedServer:
         app.on_shutdown.append(self._close_down)
         app.add_routes(
             [
-                web.post("/v1/completions", self._completions),
-                web.post("/v1/chat/completions", self._chat),
+                web.post("/v1/completions", partial(self._answered, chat=False)),
+                web.post("/v1/chat/completions", partial(self._answered, chat=True)),
                 web.get("/v1/models", self._models),
                 web.get("/health", self._health),
                 web.get("/version", self._version),
@@ -83,12 +84,6 @@ class SimulatedServer:
             pump.stop()
         if self._log:
             self._log.close()
-
-    async def _completions(self, request: web.Request) -> web.StreamResponse:
-        return await self._answered(request, chat=False)
-
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._answered(request, chat=True)
 
     async def _models(self, _: web.Request) -> web.Response:
         model = {
