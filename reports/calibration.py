@@ -5,9 +5,9 @@ from math import ceil, log2
 
 from reports.comparison import WIDTH, whole, wrapped
 from reports.labels import marked, marks
-from reports.notation import changed, counted, label, number, percent
+from reports.notation import counted, label, number, percent
 from reports.tables import Column, Sheet
-from reports.verdict_tables import SMALL
+from reports.verdict_tables import drifted
 from reports.verdicts import CORE
 from results.calibration import (
     ALARMS,
@@ -154,10 +154,7 @@ def _drift(one: MetricNoise, among: int) -> str:
     """The drift from run to run, where it surely is one and is enough to matter."""
     if one.drift is None:
         return "n/a"
-    least = SMALL if one.margin is None else one.margin / 2
-    if not one.drift.sure(among) or abs(one.drift.whole) <= least:
-        return "not shown"
-    return changed(1 + one.drift.slope, 1 + one.drift.low, 1 + one.drift.high)[0]
+    return drifted(one.drift, one.margin, among)[0] or "not shown"
 
 
 def _foretold(runs: int) -> Callable[[MetricNoise], str]:

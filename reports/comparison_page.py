@@ -11,7 +11,7 @@ from reports.crossings import crossing_lines
 from reports.forest import forest, run_charts
 from reports.gate import confirmation, verdict_line
 from reports.labels import marked
-from reports.markup import banner, drawing, file, listed, notes, scripts, section, table
+from reports.markup import banner, drawing, file, listed, notes, publish, scripts, section, table
 from reports.verdict_tables import (
     cell_notes,
     cell_sheets,
@@ -20,7 +20,6 @@ from reports.verdict_tables import (
     moved_sheet,
 )
 from reports.verdicts import explored, gated, headline
-from results import document
 from results.direction import in_points
 
 WORDS = {
@@ -63,9 +62,7 @@ def render_comparison(account: Account) -> str:
 
 def write_comparison(account: Account, path: Path) -> None:
     """Writes the page through a temporary name. Raises FolderError where it cannot be written."""
-    page = render_comparison(account)
-    with document.published(path) as temporary:
-        temporary.write_bytes(page.encode())
+    publish(render_comparison(account), path)
 
 
 def _summary(account: Account) -> str:

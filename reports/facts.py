@@ -7,7 +7,6 @@ from typing import Any
 from reports.account import Account, CellAccount
 from reports.gate import answer
 from reports.verdicts import headline
-from results.moved import Moved
 from results.verdict import Judgement
 
 
@@ -54,17 +53,13 @@ def _cell(cell: CellAccount) -> dict[str, Any]:
         "problems": list(one.problems),
         "notes": list(one.notes),
         "judgements": [_judgement(each) for each in one.judgements],
-        "moved": [_moved(each) for each in cell.moved],
+        "moved": [{**asdict(each), "ratio": each.ratio} for each in cell.moved],
     }
 
 
 def _judgement(one: Judgement) -> dict[str, Any]:
     told = asdict(one)
     return {**told.pop("effect"), **told, "effect_reason": one.effect.reason}
-
-
-def _moved(one: Moved) -> dict[str, Any]:
-    return {**asdict(one), "ratio": one.ratio}
 
 
 def _strict(value: Any) -> Any:

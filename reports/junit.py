@@ -1,7 +1,7 @@
 """A gate as JUnit XML: a test case for each rule in each cell."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from reports.account import Account, CellAccount
@@ -22,11 +22,9 @@ def junit(account: Account) -> str:
 
     What is not valid, and a refusal, are errors; a cell that only one side has is skipped.
     """
-    cases = [*_refusals(account), *_problems(account)]
-    cases += [_case(account, cell, one) for cell, one in gated(account)]
-    cases += _unmatched(account)
-    if not cases:
-        cases = [_told("gate", "no rule was judged", "error", "no rule was judged: state one")]
+    cases = list(_cases(account)) or [
+        _told("gate", "no rule was judged", "error", "no rule was judged: state one")
+    ]
     counts = {
         "tests": str(len(cases)),
         "failures": _count(cases, "failure"),
@@ -44,6 +42,27 @@ def junit(account: Account) -> str:
     out.text = _lines(*sides(account), *confirmation(account))
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _cases(account: Account) -> Iterator[Element]:
+    """What was refused, the rules in each cell, and what was not judged or not compared."""
+    comparison = account.comparison
+    for sentence in comparison.refusals:
+        yield _told("comparability", sentence.partition(":")[0], "error", sentence)
+    for cell in account.cells:
+        # Where there are rules, their own cases say it.
+        if cell.cell.problems and not cell.cell.judgements:
+            problems = "; ".join(cell.cell.problems)
+            yield _told(cell.cell.experiment, f"valid: {cell.place}", "error", problems)
+    for cell, one in gated(account):
+        yield _case(account, cell, one)
+    for sentence in comparison.missing:
+        yield _told("coverage", sentence, "error", sentence)
+    for sentence in comparison.unjudged:
+        yield _told("coverage", sentence, "skipped", sentence)
+    for name in comparison.unmatched:
+        alone = f"not compared: {name} is on one side only"
+        yield _told("comparability", name, "skipped", alone)
 
 
 def _case(account: Account, cell: CellAccount, one: Judgement) -> Element:
@@ -67,34 +86,6 @@ def _numbers(one: Judgement) -> str:
         f"base {values[0]}, other {values[1]}, change {signed(effect)}, margin "
         f"{limit(one)}, smallest detectable difference {share(effect, effect.detectable, 2)}"
     )
-
-
-def _refusals(account: Account) -> list[Element]:
-    return [
-        _told("comparability", sentence.partition(":")[0], "error", sentence)
-        for sentence in account.comparison.refusals
-    ]
-
-
-def _problems(account: Account) -> list[Element]:
-    """A cell that is not valid, where no rule's own case says so."""
-    return [
-        _told(cell.cell.experiment, f"valid: {cell.place}", "error", "; ".join(cell.cell.problems))
-        for cell in account.cells
-        if cell.cell.problems and not cell.cell.judgements
-    ]
-
-
-def _unmatched(account: Account) -> list[Element]:
-    comparison = account.comparison
-    return [
-        *(_told("coverage", one, "error", one) for one in comparison.missing),
-        *(_told("coverage", one, "skipped", one) for one in comparison.unjudged),
-        *(
-            _told("comparability", name, "skipped", f"not compared: {name} is on one side only")
-            for name in comparison.unmatched
-        ),
-    ]
 
 
 def _told(group: str, name: str, tag: str, message: str) -> Element:

@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 
 import orjson
 from plotly.offline import get_plotlyjs
 
 from reports.charts import Chart
 from reports.tables import Column, Sheet
+from results import document
 from results.evidence import Provenance
 
 BANNERS = {
@@ -60,9 +62,10 @@ def table(sheet: Sheet) -> str:
     head = "".join(
         f'<th scope="col"{_kind(column)}>{escape(column.name)}</th>' for column in sheet.columns
     )
-    above = [None, *(row[0] for row in sheet.rows)]
+    # Rows that begin like the one above them show that beginning faintly.
+    above, again = [None, *(row[0] for row in sheet.rows)], ' class="again"'
     body = "".join(
-        f"<tr{_again(row[0] == name)}>{''.join(_cells(sheet.columns, row))}</tr>\n"
+        f"<tr{again * (row[0] == name)}>{''.join(_cells(sheet.columns, row))}</tr>\n"
         for name, row in zip(above, sheet.rows, strict=False)
     )
     title = escape(sheet.title)
@@ -71,11 +74,6 @@ def table(sheet: Sheet) -> str:
         f'<caption dir="auto">{title}</caption>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}</tbody>\n</table>\n</div>\n{notes(sheet.notes)}"
     )
-
-
-def _again(repeated: bool) -> str:
-    """Rows that begin like the one above them show that beginning faintly."""
-    return ' class="again"' if repeated else ""
 
 
 def _cells(columns: Sequence[Column], row: Sequence[str]) -> Iterator[str]:
@@ -116,6 +114,12 @@ def listed(facts: Iterable[tuple[str, str]]) -> str:
 def scripts() -> str:
     """The charting library and what draws with it, for a page that has charts."""
     return f"<script>{get_plotlyjs()}</script>\n<script>\n{file('page.js')}</script>\n"
+
+
+def publish(page: str, path: Path) -> None:
+    """Writes the page through a temporary name."""
+    with document.published(path) as temporary:
+        temporary.write_bytes(page.encode())
 
 
 def file(name: str) -> str:

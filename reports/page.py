@@ -17,11 +17,10 @@ from reports.experiment import every_point
 from reports.forest import forest
 from reports.gaps import arms_apart, gap_lines, gap_sheets
 from reports.labels import outcome, why
-from reports.markup import banner, drawing, file, listed, notes, scripts, section, table
+from reports.markup import banner, drawing, file, listed, notes, publish, scripts, section, table
 from reports.notation import counted, number
 from reports.notes import failures
 from reports.tables import Sheet, headings, sheets
-from results import document
 from results.delivery import Delivery
 from results.delivery import delivery as delivered
 from results.errors import InputError
@@ -110,9 +109,7 @@ def write(runs: Sequence[Run], path: Path) -> None:
 
     Raises InputError as `render` does, and FolderError where it cannot be written.
     """
-    page = render(runs)
-    with document.published(path) as temporary:
-        temporary.write_bytes(page.encode())
+    publish(render(runs), path)
 
 
 def _check_apart(runs: Sequence[Run]) -> None:
@@ -217,14 +214,13 @@ def _problems(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
     if lost and not rows:
         told = f"<p>{valid.capitalize()}, but some of their requests failed.</p>\n"
     tables = {"Points without numbers that can be used": rows, "Requests that failed": lost}
+    columns = headings(("point", "outcome", "reason"))
     drawn = (
-        table(_problem_sheet(title, of_title)) for title, of_title in tables.items() if of_title
+        table(Sheet(title=title, columns=columns, rows=tuple(of_title)))
+        for title, of_title in tables.items()
+        if of_title
     )
     return section("Problems", told + "".join(drawn))
-
-
-def _problem_sheet(title: str, rows: Sequence[tuple[str, str, str]]) -> Sheet:
-    return Sheet(title=title, columns=headings(("point", "outcome", "reason")), rows=tuple(rows))
 
 
 def _delivered(

@@ -9,6 +9,7 @@ from reports.notation import changed, counted, label, measured, number, percent
 from reports.tables import Column, Sheet, headings
 from reports.verdicts import change, explored, gated, limit, more, share
 from results.comparison import CellComparison, Comparison
+from results.contrast import Drift
 from results.direction import DIRECTIONS
 from results.effect import Effect
 from results.moved import MOST
@@ -272,6 +273,14 @@ def _told(cell: CellAccount) -> list[Judgement]:
     return [*(one for one in cell.cell.judgements if one.gated), *explored(cell)[0]]
 
 
+def drifted(drift: Drift, margin: float | None, among: int) -> tuple[str, str]:
+    """The change from run to run with its interval, where it surely is one and enough to matter."""
+    least = SMALL if margin is None else margin / 2
+    if not drift.sure(among) or abs(drift.whole) <= least:
+        return "", ""
+    return changed(1 + drift.slope, 1 + drift.low, 1 + drift.high)
+
+
 def _drifts(judgements: Sequence[Judgement], among: int) -> Iterator[str]:
     """What surely changed from run to run, whichever side it was, and enough to matter.
 
@@ -280,9 +289,8 @@ def _drifts(judgements: Sequence[Judgement], among: int) -> Iterator[str]:
     known = [(one, drift) for one in judgements if (drift := one.effect.drift)]
     told = []
     for one, drift in known:
-        least = SMALL if one.margin is None else one.margin / 2
-        if drift.sure(among) and abs(drift.whole) > least:
-            slope, ends = changed(1 + drift.slope, 1 + drift.low, 1 + drift.high)
+        slope, ends = drifted(drift, one.margin, among)
+        if slope:
             whole = changed(1 + drift.whole, None, None)[0]
             told.append(
                 f"{label(one.effect.metric)} {slope} (95 % interval {ends}), {whole} over all runs"

@@ -78,7 +78,8 @@ def _effect(cell: Contest, sides: Sides, metric: str) -> Effect:
         alike=_alike(sides),
         amiss=tuple((name, _count(cell.base, name), _count(cell.other, name)) for name in AMISS),
     )
-    return of_gap(metric, found, bare.runs, _doubt(cell) or _nothing_right(found))
+    nothing_right = None if found.base or found.other else NOTHING_RIGHT
+    return of_gap(metric, found, bare.runs, _doubt(cell) or nothing_right)
 
 
 def of_gap(
@@ -114,11 +115,6 @@ def _doubt(cell: Contest) -> str | None:
         f"{lost:,} of {base:,} answers failed in base and {more:,} of {other:,} in other, which is "
         "no chance, and what fails may be what is hard"
     )
-
-
-def _nothing_right(found: Gap) -> str | None:
-    """That there was nothing to lose, as where answers are read in the wrong way."""
-    return None if found.base or found.other else NOTHING_RIGHT
 
 
 def _count(side: Sequence[Entry], name: str) -> int | None:

@@ -1,6 +1,5 @@
 """Request rows as arrays to compute with: a number a request, and a number a piece."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -104,7 +103,9 @@ class Columns:
 def columns(rows: pa.Table, phase: str = "window") -> Columns:
     """The rows of a phase as arrays, in their order."""
     rows = of_phase(rows, phase)
-    ok, failed, cut = _masks(rows["state"], ("ok", "failed", "cut"))
+    # Compared as a column, without making an object of every word.
+    state = rows["state"].cast(pa.string())
+    ok, failed, cut = (pc.equal(state, word).to_numpy() for word in ("ok", "failed", "cut"))
     last, closed, told = number(rows, "last"), number(rows, "closed"), number(rows, "output_tokens")
     pieces = _pieces(rows, told)
     held = np.bincount(pieces.row, weights=pieces.tokens, minlength=len(ok))
@@ -145,12 +146,6 @@ def number(rows: pa.Table, name: str) -> Floats:
 def text(rows: pa.Table, name: str) -> NDArray[Any]:
     """A column of words as objects, None where it is null."""
     return np.asarray(rows[name].cast(pa.string()).to_numpy(), dtype=object)
-
-
-def _masks(column: pa.ChunkedArray, words: Sequence[str]) -> list[Mask]:
-    """Where the column holds each word; without making an object of every one."""
-    held = column.cast(pa.string())
-    return [np.asarray(pc.equal(held, word).to_numpy(), dtype=np.bool_) for word in words]
 
 
 def _pieces(rows: pa.Table, told: Floats) -> Pieces:

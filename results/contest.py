@@ -182,18 +182,18 @@ def _over_shared(
     window = (point.evidence.opened, point.evidence.closed) if point.evidence else None
     figures = of_requests(rows.of(chosen), sessions, window, point.cell.seed, intervals=alone)
     if point.kept:
-        figures = {name: figure for name, figure in figures.items() if _excerpted(name)}
+        # The requests that a baseline file keeps have few pieces, and do not tell every figure.
+        figures = {
+            name: figure
+            for name, figure in figures.items()
+            if name.partition(".")[0] in REQUESTS or "interactivity" in name
+        }
     return figures, rest > 0
 
 
 def _count(summary: Summary, name: str) -> int:
     figure = summary.figures.get(name)
     return int(figure.value or 0) if figure else 0
-
-
-def _excerpted(name: str) -> bool:
-    """Whether the requests that a baseline file keeps tell the figure: they keep few pieces."""
-    return name.partition(".")[0] in REQUESTS or "interactivity" in name
 
 
 def _repeated(entry: Entry, seen: Seen, points: Seen | None) -> bool:

@@ -1,7 +1,7 @@
 """How far apart two accuracies are, question by question, and how sure that is."""
 
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import Literal
 
 import numpy as np
@@ -229,3 +229,8 @@ def provable(error: float, freedom: float = inf) -> float:
 def planned_error(questions: int, epochs: int, discordant: float) -> float:
     """The paired standard error to expect where that share of answers differs by chance."""
     return sqrt(discordant / (questions * epochs))
+
+
+def epochs_needed(error: float, margin: float) -> int:
+    """How many epochs prove the margin, of the error of one: a lower bound."""
+    return max(1, ceil((provable(error) / margin) ** 2 - 1e-9))

@@ -1,7 +1,7 @@
 """One suite over many runs: how each metric went, and where it changed its level."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, expm1
 from typing import Any, Literal
@@ -205,8 +205,13 @@ def _course(
     known: tuple[Sequence[tuple[Difference, ...]], Sequence[bool]],
     seed: int,
 ) -> Course:
+    alike: dict[str, Any] = {
+        "value": None,
+        "copy": True,
+        "reason": "it is a copy of an earlier run",
+    }
     moments = tuple(
-        _copy(_moment(metric, side, told, new)) if again else _moment(metric, side, told, new)
+        replace(_moment(metric, side, told, new), **(alike if again else {}))
         for side, told, new, again in zip(members, summaries, *known, strict=True)
     )
     held = [place for place, moment in enumerate(moments) if moment.value is not None]
@@ -214,9 +219,11 @@ def _course(
     logs = bool((values > 0).all())
     # Equal runs may differ in the last digits, and their logarithms near 0 in all of them.
     series = np.round(np.log(values), 12) if logs else values
+    splits = changes(series, seed=seed)
+    ends = [0, *(split.at for split in splits), len(series)]
     found = tuple(
-        _change(metric, moments, held, split, ends, series, logs=logs)
-        for split, ends in _levels(changes(series, seed=seed), len(series))
+        _change(metric, moments, held, split, levels, series, logs=logs)
+        for split, levels in zip(splits, zip(ends, ends[2:], strict=False), strict=True)
     )
     step = None if found or not logs else detectable(series)
     needed = f"{FEWEST} runs are needed to tell a change from chance, and {len(held)} have a value"
@@ -251,10 +258,6 @@ def _moment(
     )
 
 
-def _copy(moment: Moment) -> Moment:
-    return replace(moment, value=None, copy=True, reason="it is a copy of an earlier run")
-
-
 def _missing(summaries: Sequence[Summary], figures: Sequence[Figure]) -> str:
     """Why a run has no value."""
     if figures:
@@ -274,12 +277,6 @@ def _version(side: Side) -> str | None:
     return None
 
 
-def _levels(found: Sequence[Split], count: int) -> Iterator[tuple[Split, tuple[int, int]]]:
-    """Each change with where the level before it begins and the one after it ends."""
-    ends = [0, *(split.at for split in found), count]
-    return zip(found, zip(ends, ends[2:], strict=False), strict=True)
-
-
 def _change(
     metric: str,
     moments: Sequence[Moment],
@@ -297,6 +294,7 @@ def _change(
     low, high = estimate.interval or (None, None)
     # Levels without any spread differ for sure.
     moved = low is None or high is None or low * high > 0
+    good_way = (estimate.change < 0) == (DIRECTIONS[metric].better == "lower")
     good, bad = held[split.low - 1], held[split.high]
     between = moments[good + 1 : bad + 1]
     return Change(
@@ -307,16 +305,12 @@ def _change(
         before=_back(float(before.mean()), logs=logs),
         after=_back(float(after.mean()), logs=logs),
         runs=(len(before), len(after)),
-        verdict=_better(metric, estimate.change) if moved else "spread",
+        verdict=("better" if good_way else "worse") if moved else "spread",
         ratio=exp(estimate.change) if logs else None,
         low=exp(low) if logs and low is not None else None,
         high=exp(high) if logs and high is not None else None,
         news=tuple(dict.fromkeys(one for moment in between for one in moment.news)),
     )
-
-
-def _better(metric: str, change: float) -> Literal["better", "worse"]:
-    return "better" if (change < 0) == (DIRECTIONS[metric].better == "lower") else "worse"
 
 
 def _back(value: float, *, logs: bool) -> float:

@@ -110,16 +110,12 @@ def joined(runs: Sequence[Requests]) -> Requests:
     """The requests of several runs of one workload as those of one, their logarithms averaged."""
     if len(runs) == 1:
         return runs[0]
-    return _once(
-        Requests(
-            keys=np.concatenate([run.keys for run in runs]),
-            shapes=np.concatenate([run.shapes for run in runs]),
-            sessions=np.concatenate([run.sessions for run in runs]),
-            input=np.concatenate([run.input for run in runs]),
-            values={name: np.concatenate([run.values[name] for run in runs]) for name in REQUESTS},
-            rows=np.concatenate([run.rows for run in runs]),
-        )
-    )
+    whole = {
+        name: np.concatenate([getattr(run, name) for run in runs])
+        for name in ("keys", "shapes", "sessions", "input", "rows")
+    }
+    values = {name: np.concatenate([run.values[name] for run in runs]) for name in REQUESTS}
+    return _once(Requests(values=values, **whole))
 
 
 def pair(base: Requests, other: Requests) -> Pairs:

@@ -30,17 +30,15 @@ def by_rank(rows: pa.Table) -> tuple[RankShare, ...]:
 
 def added(shares: Iterable[RankShare]) -> tuple[RankShare, ...]:
     """The shares of several runs, a rank at a time."""
-    sums: dict[int, RankShare] = {}
+    ranks: dict[int, list[RankShare]] = {}
     for share in shares:
-        held = sums.get(share.rank)
-        sums[share.rank] = (
-            share
-            if held is None
-            else RankShare(
-                rank=share.rank,
-                requests=held.requests + share.requests,
-                input_tokens=held.input_tokens + share.input_tokens,
-                cached_tokens=held.cached_tokens + share.cached_tokens,
-            )
+        ranks.setdefault(share.rank, []).append(share)
+    return tuple(
+        RankShare(
+            rank=rank,
+            requests=sum(one.requests for one in members),
+            input_tokens=sum(one.input_tokens for one in members),
+            cached_tokens=sum(one.cached_tokens for one in members),
         )
-    return tuple(sums[rank] for rank in sorted(sums))
+        for rank, members in sorted(ranks.items())
+    )

@@ -44,8 +44,7 @@ def read(folder: Path) -> pa.Table:
     batches = list(stream(growing)) if growing.exists() else []
     if not batches:
         return SCHEMA.empty_table()
-    # An earlier version may have said of a column that nothing of it is ever absent.
-    return pa.Table.from_batches(batches).cast(SCHEMA).unify_dictionaries()
+    return pa.Table.from_batches(batches).unify_dictionaries()
 
 
 def read_steps(folder: Path) -> pa.Table | None:

@@ -157,15 +157,11 @@ def _cell(facts: dict[str, Any], folder: Path) -> Cell:
 
 
 def _evidence(content: dict[str, Any]) -> Evidence:
-    told = content.get("protocol")
-    protocol = None if told is None else Protocol(**told)
-    asked = content.get("accuracy")
-    read = {
-        "observed": Observed(**content["observed"]),
-        "protocol": protocol,
-        "accuracy": None if asked is None else Asked(**asked),
-    }
-    evidence = Evidence(**{**content, **read})
+    read = {**content, "observed": Observed(**content["observed"])}
+    for name, kind in (("protocol", Protocol), ("accuracy", Asked)):
+        if read.get(name) is not None:
+            read[name] = kind(**read[name])
+    evidence = Evidence(**read)
     if not evidence.closed >= evidence.opened:
         raise ValueError("evidence.json: the window ends before it begins")
     return evidence

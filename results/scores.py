@@ -29,14 +29,9 @@ QUESTION = ("task", "question")
 
 def metrics(tables: Sequence[pa.Table], headline: str | None = None) -> list[str]:
     """The accuracy metrics that all of these have: the headline, then each other score."""
-    told = [_names(table) for table in tables]
+    told = [pc.unique(_field(table, "name")).to_pylist() for table in tables]
     shared = (name for name in told[0] if name != headline and all(name in n for n in told))
     return [HEADLINE, *(f"{HEADLINE}.{name}" for name in shared)]
-
-
-def _names(table: pa.Table) -> list[str]:
-    names: list[str] = pc.unique(_field(table, "name")).to_pylist()
-    return names
 
 
 def _field(table: pa.Table, name: str) -> pa.ChunkedArray:

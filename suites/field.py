@@ -54,7 +54,8 @@ def check(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
     except ValidationError:
         wanted = expected(annotation) + " or a duration such as 500ms, 90s or 10m" * is_time
         meant = duration.meant(value) if is_time else None
-        way = f"write it as {meant}" if meant else _way(annotation, value, path)
+        new = meant and meant != value
+        way = f"write it as {meant}" if new else _way(annotation, value, path)
         problems.append(Problem(path, f"expected {wanted}, got {quoted(value)}: {way}"))
         return None
 

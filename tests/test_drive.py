@@ -102,7 +102,9 @@ def one_turn() -> Scripted:
     return Scripted(script=(Session(trace="t", turns=(turn(0, 7),)),))
 
 
-def replay(load, client, workload=None, topology="TP1", pinned=True, keep=None, stop=None):
+def replay(
+    load, client, workload=None, topology="TP1", pinned=True, keep=None, stop=None, settle=False
+):
     """The window and its records; an interrupt comes at `stop`."""
     records = []
     deployment = Deployment(engine=FixedEngine(), topology=parse(topology), pinned=pinned)
@@ -114,7 +116,8 @@ def replay(load, client, workload=None, topology="TP1", pinned=True, keep=None, 
         if stop:
             asyncio.get_running_loop().call_at(stop, interrupt.set)
         kept = keep or records.append
-        return await drive(point, client, kept, run="r", salt=5, interrupt=interrupt)
+        more = {"run": "r", "salt": 5, "interrupt": interrupt, "settle": settle}
+        return await drive(point, client, kept, **more)
 
     return clock.run("virtual", main()), records
 

@@ -181,17 +181,6 @@ def test_row_groups_end_by_rows_and_pieces_alone(
         assert [group.num_rows for group in groups] == expected
 
 
-def test_rows_of_a_version_that_knew_nothing_absent_are_read(tmp_path: Path) -> None:
-    written = table(made([0.5]))
-    absent = {name for name in written.column_names if written[name].null_count}
-    known = [one.with_nullable(one.name in absent) for one in rows.SCHEMA]
-    strict = pa.schema(known, rows.SCHEMA.metadata)
-    with pa.ipc.new_stream(tmp_path / "requests.arrow", strict) as stream:
-        stream.write_table(written.cast(strict))
-    assert rows.read(tmp_path).schema == rows.SCHEMA
-    assert rows.read(tmp_path).num_rows == 1
-
-
 def test_a_stream_cut_anywhere_gives_its_complete_batches(tmp_path: Path) -> None:
     with begun(tmp_path) as folder:
         writer = folder.open_point(facts())

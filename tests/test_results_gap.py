@@ -12,6 +12,7 @@ from results.accuracy import of_gap
 from results.comparison import A_POINT
 from results.gap import (
     detectable,
+    epochs_needed,
     gap,
     mcnemar,
     planned_error,
@@ -152,12 +153,13 @@ def test_what_a_set_can_show_follows_from_its_error() -> None:
     assert detectable(0.01) == pytest.approx(0.028016, abs=1e-5)
     assert provable(0.01) == pytest.approx(0.024865, abs=1e-5)
     assert detectable(0.01, 4) > detectable(0.01)
-    # GSM8K with 0.95 % discordant: SE 0.27 points, MDD 0.75.
+    # GSM8K with 0.95 % discordant: SE 0.27 points, MDD 0.75; GPQA needs twelve epochs for 2 points.
     error = planned_error(1319, 1, 0.0095)
     assert (error, detectable(error)) == (
         pytest.approx(0.00268, abs=1e-5),
         pytest.approx(0.0075, abs=1e-4),
     )
+    assert epochs_needed(planned_error(198, 1, 0.15), 0.02) == 12
     assert planned_error(198, 12, 0.15) == pytest.approx(planned_error(198, 1, 0.15) / sqrt(12))
 
 

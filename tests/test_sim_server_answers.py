@@ -14,7 +14,6 @@ from harness.engine import Deployment
 from harness.sim.server import words
 from harness.wire.prose import prose
 from tests.sim_server import ask, call, client, drive, request, scrape, send, site, total
-from workloads.prompt import marked
 
 
 @pytest.fixture(scope="module")
@@ -430,10 +429,3 @@ def test_streams_that_step_together_are_written_together(tmp_path):
     assert (waited < 0.021).all()
     ends = steps[at.reshape(writes.shape)[:, 0]]
     assert ends - [line["scheduled"] for line in log.values()] == pytest.approx(0.02, abs=1e-5)
-
-
-def test_the_marker_of_a_run_is_only_content(tmp_path):
-    prompt = marked((1, 200)).salted(99)
-    wanted = replace(request("a"), prompt=prompt)
-    (reply,), _, _ = replies_to(site(tmp_path), wanted)
-    assert reply.input_tokens == 200

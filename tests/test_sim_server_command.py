@@ -84,6 +84,7 @@ def test_what_it_cannot_do_is_one_sentence_and_exit_code_2(tmp_path):
             "--api-key-env NO_SUCH_KEY: the variable is not set": ["--api-key-env", "NO_SUCH_KEY"],
             "draft_tokens and acceptance_length belong together": ["--draft-tokens", "2"],
             "expected a topology such as TP4": ["--topology", "XP4"],
+            "--topology: expected one engine such as": ["--topology", "TP1+TP1"],
         }
         for words, arguments in tries.items():
             ended = subprocess.run(
@@ -122,14 +123,6 @@ def test_a_pace_is_tokens_a_second_and_the_key_is_read_from_its_variable(tmp_pat
     line = orjson.loads(log.read_bytes().splitlines()[-1])
     assert line["writes"][10] - line["writes"][0] == pytest.approx(0.1, abs=0.02)
     assert "sk-secret" not in log.read_text()
-
-
-def test_pools_are_refused_since_it_is_one_engine():
-    done = subprocess.run(
-        [PACELINE, "sim", "--topology", "TP1+TP1"], check=False, capture_output=True
-    )
-    assert done.returncode == 2
-    assert b"got two pools, TP1+TP1" in done.stderr
 
 
 def test_a_whole_point_runs_against_it_as_an_endpoint(tmp_path):

@@ -129,6 +129,9 @@ ENGINES = listed(kinds(Engines), "and")
          'of ttft, tpot or e2el, got "TTFT": write it as ttft'),
         ("TP1", "TP1\n    objectives: {ttft: 0}", "experiments[0].objectives.ttft: expected a "
          "number above 0 or a duration such as 500ms, 90s or 10m, got 0: write more than 0"),
+        ("TP1", "TP1\n    objectives: {tpot: 90s}", "experiments[0].objectives.tpot: expected a "
+         "number above 0 and of at most 10 or a duration such as 500ms, 90s or 10m, got \"90s\": "
+         "write more than 0 and 10 or less"),
         ("prompt: 1", "prompt: \"8\"", f'experiments[0].workload.prompt: {TOKENS}, got "8": '
          "write it as 8"),
         ("prompt: 1", "prompt: 1_000", f'experiments[0].workload.prompt: {TOKENS}, got "1_000": '

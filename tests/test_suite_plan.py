@@ -182,21 +182,6 @@ def test_a_point_on_the_wall_takes_its_window_and_its_grace_where_they_are_known
     assert estimate(replace(endless, deployment=on_the_wall)) is None
 
 
-def test_smoke_is_two_deployments_two_arms_and_two_experiments():
-    points = plan(load("smoke")).points
-    assert {point.deployment.arm for point in points} == {
-        f"sim {topology} replay={replay}"
-        for topology in ("TP4", "DEP2")
-        for replay in ("off", "on")
-    }
-    agents = [point for point in points if point.experiment == "agents"]
-    batches = [point for point in points if point.experiment == "batches"]
-    assert sorted({point.load.concurrency for point in agents}) == [1, 2, 4, 8, 16]
-    assert sorted({point.workload.requests for point in batches}) == [1, 4, 16, 64, 128]
-    assert {point.repeat for point in points} == {0, 1, 2}
-    assert {point.deployment.engine.noise for point in points} == {0.02}
-
-
 def test_smoke_is_guessed_at_about_what_it_was_measured_at():
     # `paceline run smoke` took 15 s of one core.
     assert 7.5 < sum(map(estimate, plan(load("smoke")).points)) < 30

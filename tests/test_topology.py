@@ -2,10 +2,8 @@
 
 import pytest
 
-from harness.engine import Deployment
-from harness.sim.engine import SimulatedEngine
 from harness.topology import parse
-from results.errors import InputError, UnsupportedError
+from results.errors import InputError
 from suites.topology import read
 
 
@@ -71,9 +69,3 @@ def test_the_gpus_of_pools_are_bounded_as_all_are():
     problems = []
     read("999999xDEP2+1xTP1", ("topology",), problems)
     assert problems[0].sentence.startswith("expected at most 1,000,000 GPUs")
-
-
-def test_pools_are_not_simulated():
-    engine = SimulatedEngine()
-    with pytest.raises(UnsupportedError, match=r"no pools, and 1xTP1\+1xTP1 names two"):
-        engine.describe(Deployment(engine=engine, topology=parse("TP1+TP1")))

@@ -119,7 +119,9 @@ def test_an_arm_and_a_flag_that_would_undo_it_are_refused():
 
 
 def test_any_other_flag_passes_through_and_a_recipe_gives_way_to_it():
-    line = words("TP4", flags=("--max-model-len", "4096", "--new-flag"), recipe="deepseek-v4.1")
+    own = {"recipe": "deepseek-v4.1", "environment": {"X": "1 2"}}
+    line = words("TP4", flags=("--max-model-len", "4096", "--new-flag"), **own)
+    assert "X=1 2" in line
     assert after(line, "--max-model-len") == "4096"
     assert line[-3:] == ["--max-model-len", "4096", "--new-flag"]
 

@@ -67,20 +67,6 @@ def start(vllm: Vllm, folder: Path) -> str:
     return (folder / "point/server.log").read_text()
 
 
-def test_the_command_line_says_topology_arm_and_flags():
-    vllm = Vllm(
-        python="env/bin/python", model="m", port=9, flags=("--a",), environment={"X": "1 2"}
-    )
-    (line,) = vllm.describe(deployment(vllm, "DEP2", replay="off", flags=("--b", "{}")))
-    assert line == (
-        "DO_NOT_TRACK=1 VLLM_NO_USAGE_STATS=1 VLLM_SERVER_DEV_MODE=1 X='1 2' "
-        "env/bin/python env/bin/vllm serve m --host 127.0.0.1 --port 9 --served-model-name vllm "
-        "--data-parallel-size 2 --enable-expert-parallel --no-swa-bounded-replay "
-        "--max-cudagraph-capture-size 512 --enable-prompt-tokens-details "
-        "--enable-per-request-metrics --disable-uvicorn-access-log --a --b '{}'"
-    )
-
-
 def test_what_cannot_be_worded_is_said_before_anything_starts(tmp_path):
     with pytest.raises(ValueError, match="state a tokenizer"):
         Vllm(python=str(tmp_path / "python"), mode="chat")

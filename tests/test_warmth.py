@@ -1,16 +1,9 @@
 """How long a server is warmed up."""
 
-import asyncio
-
-from harness import clock
-from harness.drive import drive
-from harness.engine import Deployment
 from harness.load import Closed
-from harness.point import Point
-from harness.topology import parse
 from harness.warmth import MOST_ROUNDS, due, restless, settled
 from results.metrics import summarise
-from tests.test_drive import FixedClient, FixedEngine, SteadyPoint, one_turn
+from tests.test_drive import FixedClient, replay
 from tests.test_vllm_engine import engine, measured
 
 
@@ -23,14 +16,8 @@ class MoodyClient(FixedClient):
 
 
 def warmed(client) -> str | None:
-    deployment = Deployment(engine=FixedEngine(), topology=parse("TP1"))
-    load = Closed(sessions=1)
-    point = Point(experiment="x", deployment=deployment, workload=one_turn(), load=load)
-    main = drive(
-        *(SteadyPoint(point), client, lambda _: None),
-        run="r", salt=5, interrupt=asyncio.Event(), settle=True,
-    )  # fmt: skip
-    return clock.run("virtual", main).restless
+    window, _ = replay(Closed(sessions=1), client, settle=True)
+    return window.restless
 
 
 def test_a_first_round_never_shows_that_times_have_settled():

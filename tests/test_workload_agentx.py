@@ -1,18 +1,16 @@
 """Golden values are computed with agentx-harness 1.0.12 (facts/agentx.md, section 11)."""
 
-from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import pytest
 
 from results.errors import InputError
 from workloads.agentx import AgentX
-from workloads.prompt import MARKER_TOKENS, Prompt
-from workloads.session import Key, Session, Turn
+from workloads.prompt import MARKER_TOKENS
+from workloads.session import Key, Session
 
 EXAMPLE = """
 {"id":"synth-0001","models":["m-large","m-small"],"block_size":64,"hash_id_scope":"local",
@@ -41,27 +39,6 @@ def example(tmp_path: Path) -> str:
 
 def one(path: str, seed: int = 42) -> Session:
     return next(AgentX(traces=path).sessions(seed))
-
-
-def unmarked(prompt: Prompt) -> Prompt:
-    assert prompt.marker is not None
-    return Prompt(
-        seeds=np.delete(prompt.seeds, prompt.marker), tokens=np.delete(prompt.tokens, prompt.marker)
-    )
-
-
-def hits(turns: Iterable[Turn]) -> list[tuple[int, int]]:
-    """Leading blocks already seen, and all blocks, of each turn in recorded order."""
-    seen: set[int] = set()
-    found = []
-    for turn in sorted(turns, key=lambda turn: turn.recorded or 0.0):
-        prompt = unmarked(turn.prompt)
-        blocks = int((prompt.tokens == 64).sum())
-        hashes = prompt.prefix_hashes(np.arange(1, blocks + 1) * 64).tolist()
-        new = [place for place, number in enumerate(hashes) if number not in seen]
-        found.append((new[0] if new else blocks, blocks))
-        seen.update(hashes)
-    return found
 
 
 def test_golden_streams_delays_spawn_and_join(example: str) -> None:
@@ -164,33 +141,6 @@ def test_warm_up_sends_the_quantiles_of_the_prompt_lengths(example: str) -> None
     lengths = [length + MARKER_TOKENS for length in (128, 256, 448, 640)]
     assert [session.turns[0].prompt.length for session in warm] == lengths
     assert all(session.turns[0].output == 8 for session in warm)
-
-
-def test_every_recorded_trace_is_replayed_whole(recorded: Path) -> None:
-    files = sorted(recorded.glob("*.json"))
-    sessions = islice(AgentX(traces=str(recorded)).sessions(42), len(files))
-    for file, session in zip(files, sessions, strict=True):
-        asked = []
-        for entry in orjson.loads(file.read_bytes())["requests"]:
-            origin = entry["t"] if entry["type"] == "subagent" else 0.0
-            asked += [(origin + e["t"], e) for e in entry.get("requests", [entry])]
-        check_order(session)
-        assert session.trace == file.stem
-        assert len(session.turns) == len(asked)
-        tokens = sum(entry["in"] + MARKER_TOKENS for _, entry in asked)
-        assert sum(turn.prompt.length for turn in session.turns) == tokens
-        assert hits(session.turns) == hits_of_ids(asked)
-
-
-def hits_of_ids(asked: list[tuple[float, dict[str, Any]]]) -> list[tuple[int, int]]:
-    seen: set[int] = set()
-    found = []
-    for _, entry in sorted(asked, key=lambda item: item[0]):
-        new = [place for place, number in enumerate(entry["hash_ids"]) if number not in seen]
-        blocks = len(entry["hash_ids"])
-        found.append((new[0] if new else blocks, blocks))
-        seen.update(entry["hash_ids"])
-    return found
 
 
 def test_a_profile_is_part_of_what_a_workload_is() -> None:

@@ -73,7 +73,7 @@ def documents(task: str, found: Iterable[Row], *, seed: int, epoch: int) -> list
 def key(task: str, path: str) -> dict[str, str]:
     """The right answer of each question of a file by its text: a number, or the option's words."""
     if task == GPQA:
-        return {_clean(row["Question"]): _clean(row[OPTIONS[0]]) for row in rows(task, path)}
+        return {row["Question"].strip(): row[OPTIONS[0]].strip() for row in rows(task, path)}
     return {made["question"]: made["target"] for made in map(_problem, rows(task, path))}
 
 
@@ -143,10 +143,6 @@ def _problem(row: Row) -> Document:
 def _choice(row: Row, seed: int, epoch: int) -> Document:
     name = row["Record ID"].strip()
     order = perm(name, seed, epoch)
-    shown = {LETTERS[at]: _clean(row[OPTIONS[option]]) for at, option in enumerate(order)}
+    shown = {LETTERS[at]: row[OPTIONS[option]].strip() for at, option in enumerate(order)}
     target = LETTERS[order.index(0)]
-    return {"id": name, "question": _clean(row["Question"]), "target": target, **shown}
-
-
-def _clean(text: str) -> str:
-    return text.strip()
+    return {"id": name, "question": row["Question"].strip(), "target": target, **shown}
