@@ -18,10 +18,13 @@ _AHEAD = {
 def crossing_lines(comparison: Comparison) -> Iterator[str]:
     """A sentence for each change of places, and one for each series on what never changes."""
     found = list(crossings(comparison))
-    several = len({one.experiment for one in found}) > 1
+    experiments = len({one.experiment for one in found}) > 1
+    arms = len({one.arms for one in found}) > 1
     settled: dict[str, list[str]] = {}
     for one in found:
-        prefix = f"{one.experiment}: " if several else ""
+        # Arms are told apart where each is compared with its namesake of another folder.
+        names = [*([one.experiment] if experiments else []), *([one.arms[1]] if arms else [])]
+        prefix = f"{', '.join(names)}: " if names else ""
         name = "batch size" if one.load == "requests" else one.load
         if one.at is None:
             span = f"{prefix}nobody overtakes from {name} {one.loads[0]:g} to {one.loads[-1]:g}: "
@@ -35,8 +38,10 @@ def crossing_lines(comparison: Comparison) -> Iterator[str]:
 
 def _overtaking(one: Crossing, name: str) -> str:
     before, after = ("base", "other") if one.overtakes > 0 else ("other", "base")
+    assert one.between
     low, at, high = (number(value or 0.0) for value in (one.low, one.at, one.high))
     return (
-        f"{before} is ahead at first, and {after} from about {name} {at} on (95 % interval {low} "
-        f"to {high}), by straight lines between the loads"
+        f"{before} is ahead at {name} {one.between[0]:g} and {after} at {one.between[1]:g}; were "
+        f"the change straight in between, they would be equal at {at}, and nobody surely ahead "
+        f"from {low} to {high}"
     )

@@ -7,11 +7,17 @@ import pyarrow as pa
 
 from results import interval, rates
 from results.cell import Cell
-from results.columns import UNTOLD, Columns, Floats, Ints, columns
+from results.columns import UNTOLD, Columns, Floats, Ints, Pieces, columns
 from results.figure import Figure, Unit
 from results.window import SLACK
 
 LEFT_BEHIND = 8
+
+HELD_BACK = 0.25
+"""Pieces that come in a smaller part of a request's usual gap, after its first, were held back."""
+
+FEWEST = 3
+"""An answer of fewer pieces has no gap but that behind its first token."""
 
 _UNITS: tuple[tuple[str, Unit], ...] = (
     ("batch_size", "count"),
@@ -23,10 +29,10 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWindow:
-    """From the last second piece to the first last token of a tree's requests.
+    """From where all of a tree's requests decode to the first last token of one of them.
 
-    The second, since a server that is late with a first token sends at once after it what it has
-    decoded meanwhile, which is no speed of the span.
+    A server that is late with a first token sends at once after it what it has decoded meanwhile,
+    in one piece or in several, which is no speed of the span: it begins after these.
 
     `tokens` came inside it, to `size` requests, the first of them in row `row`. `behind` of the
     requests stood still while the others went on for LEFT_BEHIND pieces: preempted, most likely.
@@ -75,16 +81,35 @@ def figures(rows: Columns, cell: Cell, resample: interval.Resample) -> dict[str,
     }
 
 
-def _behind(row: Ints, stamp: Floats) -> int:
-    """How many requests had no piece while each other one, on average, had LEFT_BEHIND."""
+def _begun(pieces: Pieces, count: int) -> Floats:
+    """When each request decodes at its own pace: once what was held back behind its first came.
+
+    At infinity where it never does, so that its batch has no span.
+    """
+    begun = np.full(count, np.inf)
+    rows, starts = np.unique(pieces.row, return_index=True)
+    for row, stamps in zip(rows, np.split(pieces.stamp, starts[1:]), strict=False):
+        # The first gap is the wait itself, whatever it was that held the first token back.
+        gaps = np.diff(stamps[1:])
+        if len(gaps):
+            held = gaps < HELD_BACK * np.median(gaps)
+            begun[row] = stamps[1 + int(np.argmin(held))] if not held.all() else np.inf
+    return begun
+
+
+def _behind(row: Ints, stamp: Floats, members: Ints, span: tuple[float, float]) -> int:
+    """How many of a batch had no piece while each other one, on average, had LEFT_BEHIND."""
     everyone = np.sort(stamp)
-    others = max(1, len(np.unique(row)) - 1)
+    # A request may stand still from the beginning of the span, and to its end.
+    row = np.concatenate([row, members, members])
+    stamp = np.concatenate([stamp, *(np.full(len(members), end) for end in span)])
     order = np.lexsort((stamp, row))
     row, stamp = row[order], stamp[order]
     same = np.diff(row) == 0
     between = np.searchsorted(everyone, stamp[1:]) - np.searchsorted(
         everyone, stamp[:-1], side="right"
     )
+    others = max(1, len(members) - 1)
     return len(np.unique(row[1:][same & (between >= LEFT_BEHIND * others)]))
 
 
@@ -94,9 +119,7 @@ def _windows(rows: Columns) -> list[BatchWindow]:
     size = np.bincount(batch, minlength=len(trees))
     opened = np.full(len(trees), -np.inf)
     closed = np.full(len(trees), np.inf)
-    # A request without a second piece begins at infinity, so its batch has no span.
-    begun, second = np.full(len(batch), np.inf), pieces.ordinal == 1
-    begun[pieces.row[second]] = pieces.stamp[second]
+    begun = _begun(pieces, len(batch))
     np.maximum.at(opened, batch, np.where(rows.counted, begun, np.inf))
     np.minimum.at(closed, batch, np.where(rows.counted, rows.last, -np.inf))
     of = batch[pieces.row]
@@ -111,7 +134,10 @@ def _windows(rows: Columns) -> list[BatchWindow]:
             tokens=float(tokens[place]),
             row=int(index[place]),
             behind=_behind(
-                pieces.row[within & (of == place)], pieces.stamp[within & (of == place)]
+                pieces.row[within & (of == place)],
+                pieces.stamp[within & (of == place)],
+                np.flatnonzero(batch == place),
+                (float(opened[place]), float(closed[place])),
             ),
         )
         for place in np.flatnonzero(closed > opened)

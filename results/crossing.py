@@ -12,9 +12,12 @@ import orjson
 from results.columns import Floats
 from results.comparison import CellComparison, Comparison
 from results.effect import Effect
+from results.verdict import Judgement
 
 METRICS = ("output_rate_per_gpu", "batch_rate_per_gpu", "ttft", "tpot", "interactivity.p90")
 """The figures in which topologies are chosen."""
+
+_AHEAD = {"better": 1, "worse": -1}
 
 _LEVELS = {"closed": "concurrency", "open": "rate", "recorded": "speed"}
 
@@ -23,18 +26,22 @@ _LEVELS = {"closed": "concurrency", "open": "rate", "recorded": "speed"}
 class Crossing:
     """Who is ahead in a metric at each load of a series, and where that changes.
 
-    `ahead` says for each of `loads`, in ascending order, whether other is better beyond doubt (1),
-    base is (-1), or neither (0). `overtakes` is who is ahead from `at` on, in the same numbers; at
-    that load both are equal, and `low` and `high` are its 95 % interval. 0 and None where nobody is
-    seen to overtake. `load` says what the loads are.
+    `ahead` says for each of `loads`, in ascending order, whether the verdict is that other is
+    better (1), or worse (-1), or neither (0). `overtakes` is who is ahead after the change, in the
+    same numbers, and `between` the loads of the verdicts that it lies between; 0 and None where
+    nobody is seen to overtake. Were the change a straight line between loads, both would be equal
+    at `at`, and by their 95 % intervals nobody would be ahead from `low` to `high`. `load` says
+    what the loads are.
     """
 
     experiment: str
+    arms: tuple[str, str]
     load: str
     metric: str
     loads: tuple[float, ...]
     ahead: tuple[int, ...]
     overtakes: int = 0
+    between: tuple[float, float] | None = None
     at: float | None = None
     low: float | None = None
     high: float | None = None
@@ -43,15 +50,15 @@ class Crossing:
 def crossings(comparison: Comparison) -> Iterator[Crossing]:
     """For every workload under several loads, and each of METRICS: every change of places, or none.
 
-    Between loads, the logarithm of the ratio and the ends of its interval are taken for straight
-    lines over the logarithm of the load. The interval holds the loads at which nobody is ahead.
+    Straight lines are of the logarithm of the ratio, and of the ends of its interval, over that of
+    the load.
     """
     series: dict[bytes, list[tuple[float, CellComparison]]] = {}
     for cell in comparison.cells:
         name, level = _level(cell)
         if level:
             rest = _without(cell.workload, name), _without(cell.load, name)
-            told = (cell.experiment, name, cell.load.get("kind"), *rest)
+            told = (cell.experiment, cell.arms, name, cell.load.get("kind"), *rest)
             key = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
             series.setdefault(key, []).append((level, cell))
     for cells in series.values():
@@ -72,19 +79,20 @@ def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _of(metric: str, cells: Sequence[tuple[float, CellComparison]]) -> Iterator[Crossing]:
-    judged = [(level, cell, _effect(cell, metric)) for level, cell in cells]
-    found = [(level, cell, effect) for level, cell, effect in judged if effect]
+    judged = [(level, _judged(cell, metric)) for level, cell in cells]
+    found = [(level, judgement) for level, judgement in judged if judgement]
     if len(found) < 2:
         return
-    places = np.log([level for level, _, _ in found])
-    bands = np.array([_band(effect) for _, _, effect in found])
-    ahead = np.where(bands[:, 0] > 0, 1, np.where(bands[:, 2] < 0, -1, 0))
+    loads = [level for level, _ in found]
+    places, bands = np.log(loads), np.array([_band(one.effect) for _, one in found])
+    ahead = [_AHEAD.get(one.verdict, 0) for _, one in found]
     plain = Crossing(
-        experiment=found[0][1].experiment,
-        load=_level(found[0][1])[0],
+        experiment=cells[0][1].experiment,
+        arms=cells[0][1].arms,
+        load=_level(cells[0][1])[0],
         metric=metric,
-        loads=tuple(level for level, _, _ in found),
-        ahead=tuple(map(int, ahead)),
+        loads=tuple(loads),
+        ahead=tuple(ahead),
     )
     clear = np.flatnonzero(ahead)
     turns = [(a, b) for a, b in pairwise(clear) if ahead[a] != ahead[b]]
@@ -93,17 +101,17 @@ def _of(metric: str, cells: Sequence[tuple[float, CellComparison]]) -> Iterator[
         # Whoever is ahead in the end rises from below nothing to above it.
         rising = bands[between] if ahead[last] > 0 else -bands[between, ::-1]
         low, at, high = _zeros(places[between], rising)
-        yield replace(plain, overtakes=int(ahead[last]), low=low, at=at, high=high)
+        span = (loads[first], loads[last])
+        yield replace(plain, overtakes=ahead[last], between=span, low=low, at=at, high=high)
     if not turns:
         yield plain
 
 
-def _effect(cell: CellComparison, metric: str) -> Effect | None:
-    """The change of a metric where there is one with an interval."""
-    for judgement in cell.judgements:
-        effect = judgement.effect
-        if effect.metric == metric and judgement.verdict != "invalid" and effect.low:
-            return effect
+def _judged(cell: CellComparison, metric: str) -> Judgement | None:
+    """What is said of a metric where there is a change with an interval."""
+    for one in cell.judgements:
+        if one.effect.metric == metric and one.verdict != "invalid" and one.effect.low:
+            return one
     return None
 
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from scipy.special import bdtr
 
 from results import machine, protocol
-from results.batches import batch_windows
+from results.batches import FEWEST, batch_windows
 from results.cell import Cell
 from results.columns import Columns, Mask, columns, number, of_phase, text
 from results.evidence import Evidence
@@ -167,7 +167,15 @@ def _apart(table: pa.Table, rows: Columns, cell: Cell) -> Iterator[str]:
             f"{behind} of {batches} batches did not decode as one: a request stood still while the "
             "others went on, as after a preemption: take a smaller batch or a shorter context"
         )
-    if together < batches:
+    few = np.bincount(rows.pieces.row, minlength=len(rows.ok)) < FEWEST
+    if together < batches and not rows.ok.all():
+        yield f"{batches - together} of {batches} batches have a request that failed or was cut"
+    elif together < batches and few.any():
+        yield (
+            f"{batches - together} of {batches} batches have an answer of fewer than "
+            f"{FEWEST} pieces, too few for a span: take a longer output"
+        )
+    elif together < batches:
         first, last = np.nanmin(rows.last), np.nanmax(rows.first)
         yield (
             f"{batches - together} of {batches} batches never decoded together: requests still "

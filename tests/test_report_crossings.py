@@ -1,5 +1,7 @@
 """The sentences that say where sides change places."""
 
+from dataclasses import replace
+
 from reports.crossings import crossing_lines
 from tests.test_results_crossing import compared
 
@@ -11,10 +13,17 @@ def said(*ratios):
 
 def test_who_overtakes_is_said_with_the_load_and_its_interval():
     assert said(-0.10, -0.05, 0.10) == (
-        "output per GPU: base is ahead at first, and other from about concurrency 25.4 on (95 % "
-        "interval 21.1 to 30.6), by straight lines between the loads"
+        "output per GPU: base is ahead at concurrency 16 and other at 64; were the change straight "
+        "in between, they would be equal at 25.4, and nobody surely ahead from 21.1 to 30.6"
     )
-    assert "other is ahead at first, and base from" in said(0.10, 0.05, -0.10)
+    assert "other is ahead at concurrency 16 and base at 64;" in said(0.10, 0.05, -0.10)
+
+
+def test_arms_are_told_apart_where_there_are_several():
+    whole = compared((-0.10, -0.05, 0.10))
+    other = tuple(replace(cell, arms=("c", "d")) for cell in whole.cells)
+    lines = list(crossing_lines(replace(whole, cells=whole.cells + other)))
+    assert [line.split(" ")[0] for line in lines] == ["b:", "d:"]
 
 
 def test_places_that_are_not_changed_are_said_too():

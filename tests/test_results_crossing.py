@@ -13,6 +13,13 @@ from results.verdict import Judgement
 LOADS = (4, 16, 64)
 
 
+def verdict(ratio, doubt, better):
+    """Better or worse where the interval leaves no change out, as of a margin of nothing."""
+    if abs(ratio) <= doubt:
+        return "inconclusive"
+    return "better" if (ratio > 0) == (better == "higher") else "worse"
+
+
 def compared(ratios, doubt=0.02, metric="output_rate_per_gpu", better="higher", **workload):
     """A comparison of so many loads, with these logarithms of other / base and their doubt."""
     cells = [
@@ -39,7 +46,7 @@ def compared(ratios, doubt=0.02, metric="output_rate_per_gpu", better="higher", 
                         high=float(np.exp(ratio + doubt)),
                     ),
                     margin=0.05,
-                    verdict="inconclusive",
+                    verdict=verdict(ratio, doubt, better),
                     gate=None,
                     reason="",
                     gated=False,
@@ -111,9 +118,23 @@ def test_other_workloads_are_other_series():
     )
     assert [one.ahead for one in crossings(both)] == [(-1, -1, 1), (1, 1, 1)]
     assert not list(crossings(replace(both, cells=both.cells[::3])))
+    other = tuple(replace(cell, arms=("c", "d")) for cell in both.cells[:3])
+    apart = list(crossings(replace(both, cells=both.cells[:3] + other)))
+    assert [(one.arms, one.ahead) for one in apart] == [
+        (("a", "b"), (-1, -1, 1)),
+        (("c", "d"), (-1, -1, 1)),
+    ]
 
 
-def test_the_interval_holds_the_true_crossing_as_often_as_it_says():
+def test_who_is_better_by_no_verdict_is_not_ahead():
+    whole = compared((-0.10, -0.05, 0.10))
+    (judgement,) = whole.cells[2].judgements
+    doubted = replace(whole.cells[2], judgements=(replace(judgement, verdict="inconclusive"),))
+    (found,) = crossings(replace(whole, cells=(*whole.cells[:2], doubted)))
+    assert (found.ahead, found.at) == ((-1, -1, 0), None)
+
+
+def test_of_straight_curves_nobody_is_ahead_around_the_true_crossing():
     """Curves that cross at 24, measured 1,000 times with normal errors of known size."""
     rng = np.random.default_rng(1)
     truth = 0.15 * (np.log2(LOADS) - np.log2(24))

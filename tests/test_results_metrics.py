@@ -277,6 +277,23 @@ def test_what_a_server_held_back_is_no_speed_of_a_batch() -> None:
     assert shown["batch_tpot"].value == approx(0.02)
 
 
+def test_what_was_held_back_in_several_pieces_is_none_either() -> None:
+    stamps = [1.0, *(1.01 + 0.0005 * i for i in range(12)), *(1.0355 + 0.02 * i for i in range(50))]
+    late = made(stamps, stream="a", piece_tokens=[1] * 63, output_tokens=63)
+    shown = figures(late, replace(late, stream="b"), workload={"kind": "batch"})
+    assert shown["batch_tpot"].value == approx(0.02)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_request_that_stands_still_to_the_end_is_behind(ends: bool) -> None:
+    """Of four requests one stops after a third, and goes on only when the others have ended."""
+    whole = [1.0 + 0.02 * i for i in range(60)]
+    still = [*whole[:20], *(2.3 + 0.02 * i for i in range(40))] if ends else whole
+    rows = [made(whole, stream=f"s{i}") for i in range(3)] + [made(still, stream="s3")]
+    (found,) = batches.batch_windows(table(*rows))
+    assert found.behind == ends
+
+
 def test_a_batch_that_never_decodes_together_has_no_speed() -> None:
     rows = [made([1.0, 2.0], stream="a"), made([2.5, 3.0], stream="b")]
     shown = figures(*rows, workload={"kind": "batch"})
