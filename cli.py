@@ -125,7 +125,7 @@ def run(
         path, statuses = _measured(
             asked, planned, out, every_point, only=only, new=new, quiet=quiet
         )
-        _close(path, statuses, as_json=as_json)
+        _close(path, statuses, only, as_json=as_json)
 
 
 @app.command()
@@ -369,8 +369,10 @@ def _keys(points: Sequence[Point]) -> dict[str, str]:
     return {name: os.environ[name] for name in names}
 
 
-def _close(path: Path, statuses: Counter[str], *, as_json: bool) -> None:
-    """Prints the run's table and ends with what it came to."""
+def _close(
+    path: Path, statuses: Counter[str], only: Sequence[str] | None, *, as_json: bool
+) -> None:
+    """Prints the run's table and ends with what came of the experiments that were to run."""
     from reports.comparison import gap_text
     from reports.tables import summary_table
     from results.metrics import pool, summarise
@@ -381,7 +383,8 @@ def _close(path: Path, statuses: Counter[str], *, as_json: bool) -> None:
     print(summary_table(pool(points)))
     print(gap_text(whole), end="")
     print(f"Run folder: {path}\nReport:     paceline report {path} -o report.html")
-    invalid = sum(point.status == "finished" and not point.valid for point in points)
+    meant = [point for point in points if not only or point.cell.experiment in only]
+    invalid = sum(point.status == "finished" and not point.valid for point in meant)
     if as_json:
         print_json({"run": str(path), "statuses": dict(statuses), "invalid": invalid})
     if invalid or set(statuses) - {"finished"}:

@@ -69,6 +69,12 @@ class Endpoint:
     provenance: Literal["measured", "plumbing"] = "measured"
 
     def __post_init__(self) -> None:
+        if where := self._secret():
+            raise ValueError(
+                f"{where} holds a secret, and a suite is copied into every run folder: name its "
+                "environment variable as api_key_env, and state url and proxy without user, "
+                "password and query"
+            )
         for url in (self.url, *self.rank_urls):
             _check_url(url)
         if bool(self.rank_urls) != (self.affinity == "port"):
@@ -81,19 +87,6 @@ class Endpoint:
             )
         if self.mode != "ids" and self.tokenizer is None:
             raise ValueError(f"mode {self.mode} needs text: state a tokenizer, or use mode ids")
-        header, inside = stated(self.headers), stated(self.body)
-        # A query is where some servers take their key.
-        urls = (self.url, *self.rank_urls)
-        open_url = any("@" in urlsplit(url).netloc or "?" in url for url in urls)
-        open_proxy = self.proxy is not None and ("@" in self.proxy or "?" in self.proxy)
-        if open_url or open_proxy or header or inside:
-            where = "the url" if open_url else "the proxy"
-            where = f"the header {header}" if header else f"{inside} of body" if inside else where
-            raise ValueError(
-                f"{where} holds a secret, and a suite is copied into every run folder: name its "
-                "environment variable as api_key_env, and state url and proxy without user, "
-                "password and query"
-            )
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -172,6 +165,19 @@ class Endpoint:
         """Raises UnsupportedError where it cannot do this work."""
         if workload.kind == "questions" and (reason := refusal(self.dialect)):
             raise UnsupportedError(f"{self.name}: {reason}")
+
+    def _secret(self) -> str | None:
+        """Which setting is or holds a secret; None where none does."""
+        if header := stated(self.headers):
+            return f"the header {header}"
+        if inside := stated(self.body):
+            return f"{inside} of body"
+        urls = [self.url, *self.rank_urls]
+        if any("@" in urlsplit(url).netloc for url in urls):
+            return "the url"
+        if self.proxy and ("@" in self.proxy or "?" in self.proxy):
+            return "the proxy"
+        return stated({"the url": urls, "the proxy": self.proxy, "the model": self.model})
 
     def _check(self, deployment: Deployment) -> None:
         topology = deployment.topology
@@ -260,6 +266,8 @@ def _check_url(url: str) -> None:
     place = urlsplit(url)
     if place.scheme not in {"http", "https"} or not place.hostname:
         raise ValueError("url is none: write it as http://HOST:PORT")
+    if place.query or place.fragment:
+        raise ValueError("url has a query, and paths are added to its end: leave the query out")
 
 
 def _names(models: object) -> list[str]:

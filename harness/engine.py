@@ -1,6 +1,6 @@
 """The seam to engines: a deployment in, a running server out."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,10 +115,10 @@ class Choosy(Protocol):
 class Keeping(Protocol):
     """An engine whose servers may stay up, and come up together before their first points."""
 
-    async def together(self, deployments: Sequence[Deployment], *, seed: int, log: Path) -> None:
+    async def together(self, deployments: Iterable[Deployment], *, seed: int, log: Path) -> None:
         """Has the servers of all that may come up at once do so, beside those that are up.
 
-        One that does not come up is left to its own point, which says why. Raises EngineError where
+        One that does not come up is left to its own point, which says why. Raises InputError where
         something is in their way.
         """
 

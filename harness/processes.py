@@ -13,14 +13,14 @@ import struct
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 
 from harness.keeper import FAR, NEAR, SHARED_MEMORY, shared_memory
-from results.errors import EngineError
+from results.errors import EngineError, InputError
 
 MARK = "PACELINE_SERVER"
 """The environment variable by which everything that a program starts is known."""
@@ -315,6 +315,24 @@ def leftovers(folder: Path) -> list[Process]:
         if _orphaned(_mark(process.pid), pids)
         or any(folder in output.parents for output in _outputs(process.pid))
     ]
+
+
+async def refuse_leftovers(
+    folder: Path, seconds: float, staying: Collection[tuple[int, int]] = ()
+) -> None:
+    """Waits until nothing of earlier runs is left but `staying`, by their identities.
+
+    What a killed paceline leaves is ended within as many seconds as its servers may take to stop.
+    Raises InputError where something is still there after them: no point could be measured.
+    """
+    deadline = asyncio.get_running_loop().time() + seconds
+    while left := [one for one in leftovers(folder) if one.identity not in staying]:
+        if asyncio.get_running_loop().time() >= deadline:
+            raise InputError(
+                f"a server of an earlier run is still here: {named(left)}: end these processes "
+                "first, since nothing can be measured beside them"
+            )
+        await asyncio.sleep(PAUSE)
 
 
 def living() -> list[Process]:

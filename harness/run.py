@@ -5,8 +5,8 @@ import gc
 import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -45,6 +45,9 @@ Measured = tuple[str | None, Evidence, pa.Table | None]
 
 FAILURES_IN_A_ROW = 50
 """After so many failures, with nothing else between them, a point ends."""
+
+UNDONE = frozenset({None, "not started"})
+"""The outcomes of points that are run when a folder is taken up."""
 
 LOOK, FEWEST_LOOKS = 0.02, 50
 """Seconds between two looks at whether the event loop comes in time, and how many say something."""
@@ -93,15 +96,12 @@ def run(
     kept, on Ctrl-C.
     """
     started = time.monotonic()
-    coming: list[Deployment] = []
-    for point in points:
-        if folder.outcome(point.name, point.id):
-            continue
-        if point.deployment not in coming:
-            coming.append(point.deployment)
+    left = [one for one in points if folder.outcome(one.name, one.id) in UNDONE]
+    for point in left:
         if isinstance(point.workload, Questions):
             # What cannot be asked should not be found out when a server is up.
             point.workload.exam()
+    coming = deque(point.deployment for point in left)
     statuses: Counter[str] = Counter()
     guesses = iter(estimates)
     total = len(points) if begun is None else None
@@ -109,7 +109,7 @@ def run(
         for number, point in enumerate(points, start=1 + (begun or 0)):
             guess = next(guesses, None)
             status = folder.outcome(point.name, point.id)
-            if status in {None, "not started"}:
+            if status is None or status in UNDONE:
                 spent = time.monotonic() - started
                 if budget is not None and spent >= budget:
                     reason = f"the time budget of {budget:g} s was spent: run again to go on"
@@ -119,6 +119,7 @@ def run(
                 else:
                     watch.point_started(point.name, number, total, guess)
                     status = _run_point(point, folder, watch, keys or {}, on, coming)
+                coming.popleft()
             else:
                 watch.point_skipped(point.name, status)
             statuses[status] += 1
@@ -131,7 +132,7 @@ def _run_point(
     watch: Watch,
     keys: Mapping[str, str],
     on: clock.Lasting,
-    coming: Sequence[Deployment],
+    coming: Iterable[Deployment],
 ) -> str:
     started = time.monotonic()
     if point.changed:
@@ -277,13 +278,13 @@ async def _probed(point: Point, workload: Forward, writer: PointWriter) -> Measu
 
 @asynccontextmanager
 async def _started(
-    point: Point, coming: Sequence[Deployment], log: Path, keys: Mapping[str, str]
+    point: Point, coming: Iterable[Deployment], log: Path, keys: Mapping[str, str]
 ) -> AsyncIterator[Server]:
     """The point's server, beside those of other points that may come up at the same time."""
     deployment, seed = point.deployment, point.noise_seed
     engine = deployment.engine
     if isinstance(engine, Keeping):
-        await engine.together(coming, seed=seed, log=log)
+        await _alone(engine.together(coming, seed=seed, log=log))
     async with engine.start(deployment, seed=seed, log=log, keys=keys) as server:
         yield server
 

@@ -8,21 +8,39 @@ from typing import Any
 HIDDEN = "hidden"
 
 _WORDS = (
-    r"(?:token|secret|passw(?:or)?d|passphrase|sshpass|(?:api|access|private)[_-]?key"
-    r"|credentials?|authorization|cookie)"
+    r"(?:token|secrets?|passw(?:or)?ds?|passphrase|sshpass|(?:api|access|private|secret)[_-]?keys?"
+    r"|[a-z\d][_-]key|credentials?|authorization|cookie|(?:\b|_)(?:auth|jwt|pass|pat|pwd))[_-]?\d*"
 )
 _SECRET = re.compile(rf"(?i){_WORDS}$")
+# A word of a vocabulary, and what something is found by.
+_OPEN_NAME = re.compile(
+    r"(?i)(?:\b|_)(?:(?:bos|eos|pad|unk|sep|cls|mask|stop|begin|start|end|image|video|audio)[_-]token"
+    r"|(?:\w+_)?(?:cache|partition|routing|sort)[_-]key)$"
+)
+_OPEN_VALUE = re.compile(r"(?i)\s*(?:\d{0,4}|true|false)\s*")
 _SECRET_FLAG = re.compile(rf"(?i)(--\S*?{_WORDS})(?:=|\s+)('[^']*'|\S+)")
 # Inside JSON, a header or a query, and what a header says before a key.
 _SECRET_INSIDE = re.compile(rf"(?i){_WORDS}[\"']?\s*[:=]|\b(?:bearer|basic)\s+\S")
-# What is one as a whole, under any name: a header's value, and an address with a login.
-_CREDENTIAL = re.compile(r"(?i)^\s*(?:bearer|basic)\s+\S+\s*$|//[^/@\s:]*:[^/@\s]+@")
+# What is one under any name: a header's value, and an address with a login.
+_CREDENTIAL = re.compile(
+    r"(?i:^\s*bearer\s+\S+\s*$|[:=]\s*[\"']?bearer\s+\S)|//[^/@\s:]*:[^/@\s]+@"
+    # Base64, and not a word such as English.
+    r"|(?:^|[:=])\s*[\"']?(?i:basic)\s+(?=\S+[\dA-Z=])(?:[\w+/=]{4})+[\"']?\s*$"
+)
+# What a text sets by name: JSON's strings, as variables and queries do, and as headers do.
+_SETTING = re.compile(
+    r"""(?:["']([\w.-]+)\\?["']\s*:\s*\[?\s*\\?(?=["'])|([\w.-]+)=(?!=)|(\w+[_-][\w-]+):(?!\d)\s*)"""
+    r"""(?=\\?["']?([^\s"',;&/]+))"""
+)
 # Up to the command that sshpass starts, whose -p is a port.
 _PASSWORDS = {
     "sshpass -p": re.compile(
         r"(?:^|[\s/'\"])sshpass['\"]?(?:\s+-(?:[ehvV]\S*|[dfP]\s*\S+))*\s+['\"]?-[hvV]*p"
     ),
     "plink -pw": re.compile(r"(?:^|[\s/'\"])plink\s(?:.*\s)?-pw\s"),
+    "curl -u": re.compile(
+        r"(?:^|[\s/'\"])curl\s(?:.*\s)?(?:-[A-Za-z]*[uU]|--(?:proxy-)?user[\s=])\s*[^\s:]*:\S"
+    ),
 }
 TELLING = re.compile(r"(?i)key|token|secret|pass|auth|cred|login|user|cookie|session")
 _SWITCH = re.compile(r"-?\d{1,9}(\.\d{1,6})?|[A-Za-z][A-Za-z_]{0,31}")
@@ -30,7 +48,16 @@ _SWITCH = re.compile(r"-?\d{1,9}(\.\d{1,6})?|[A-Za-z][A-Za-z_]{0,31}")
 
 def secret(name: str) -> bool:
     """Whether it is called as secrets are."""
-    return bool(_SECRET.search(name))
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
+    return bool(_SECRET.search(parted)) and not _OPEN_NAME.search(parted)
+
+
+def _holds(text: str) -> bool:
+    """Whether a text is a secret, or sets one, under whatever name."""
+    return bool(_CREDENTIAL.search(text)) or any(
+        secret("".join(name)) and not _OPEN_VALUE.fullmatch(value)
+        for *name, value in _SETTING.findall(text)
+    )
 
 
 def stated(settings: Any, name: str = "") -> str | None:
@@ -41,10 +68,9 @@ def stated(settings: Any, name: str = "") -> str | None:
             return next((one for one in found if one), None)
         case list() | tuple():
             return next((one for held in settings if (one := stated(held, name))), None)
-        case None | bool() | "":
-            return None
-        case _:
-            return name if secret(name) or _CREDENTIAL.search(str(settings)) else None
+        case str() if not _OPEN_VALUE.fullmatch(settings):
+            return name if secret(name) or _holds(settings) else None
+    return None
 
 
 def passwords(line: str) -> list[str]:

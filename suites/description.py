@@ -12,7 +12,7 @@ from harness.vllm import nodes
 from harness.vllm.engine import Vllm
 from reports.notation import counted
 from results.errors import UnsupportedError
-from suites.plan import Plan, estimate
+from suites.plan import Plan, estimate, staying
 from suites.words import listed
 from workloads import documents
 from workloads.agentx import AgentX
@@ -94,16 +94,14 @@ def _refusal(point: Point) -> str | None:
 
 def _servers(points: Sequence[Point]) -> int:
     """How many real servers are started: one a point, and one in all where it stays up."""
-    own, staying = 0, set()
+    own = 0
     for point in points:
         match point.deployment.engine:
-            case Vllm(resident_share=float()):
-                staying.add(repr(replace(point.deployment, pinned=True)))
-            case Endpoint():
+            case Vllm(resident_share=float()) | Endpoint():
                 pass
             case engine:
                 own += engine.clock == "wall"
-    return own + len(staying)
+    return own + len(staying(points))
 
 
 def _row(point: Point, refusal: str | None) -> Row:

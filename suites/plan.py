@@ -1,7 +1,7 @@
 """Plans: the points of a suite in the order in which they run."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.load import Closed, Load, Open, Recorded
 from harness.point import Point
+from harness.vllm.engine import Vllm
 from results.errors import InputError
 from results.origin import Maker
 from suites.suite import Suite
@@ -65,7 +66,10 @@ class Plan:
 
 
 def plan(suite: Suite) -> Plan:
-    """The points of every repeat, in the suite's order, each with its position."""
+    """The points of every repeat, in the suite's order, each with its position.
+
+    Raises InputError where servers that stay up do not fit beside each other.
+    """
     match suite.order:
         case "as-written":
             ordered = _as_written(suite)
@@ -73,6 +77,12 @@ def plan(suite: Suite) -> Plan:
             ordered = _shuffled(suite)
         case "abba":
             ordered = _there_and_back(suite)
+    if (share := round(sum(staying(ordered).values()), 6)) > 1:
+        raise InputError(
+            f"{suite.name}: the arms that stay up together ask for {share:.2f} of each GPU's "
+            "memory: state smaller shares as resident_share, or leave it out, so that one runs "
+            "after the other"
+        )
     return Plan(
         suite=suite.name,
         points=tuple(replace(point, position=n) for n, point in enumerate(ordered)),
@@ -80,6 +90,16 @@ def plan(suite: Suite) -> Plan:
         overrides=suite.overrides,
         gate=suite.gate,
     )
+
+
+def staying(points: Iterable[Point]) -> dict[str, float]:
+    """The servers that stay up between points, by what makes them one, and their shares."""
+    shares: dict[str, float] = {}
+    for deployment in {id(point.deployment): point.deployment for point in points}.values():
+        match deployment.engine:
+            case Vllm(resident_share=float(share)):
+                shares[repr(replace(deployment, pinned=True))] = share
+    return shares
 
 
 def _as_written(suite: Suite) -> list[Point]:

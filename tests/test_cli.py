@@ -101,6 +101,14 @@ def test_one_experiment_runs_alone_and_the_same_folder_takes_the_others_up(tiny)
     assert len(list(Path(alone["run"]).glob("*/outcome.json"))) == 4
 
 
+def test_an_experiment_that_ended_well_ends_so_beside_one_that_did_not(tiny):
+    experiment = TINY[TINY.index("  - name") :].replace("cold", "long")
+    tiny.write_text(TINY + experiment.replace("{kind: sim}", "{kind: sim, context_limit: 100}"))
+    assert paceline("run", tiny, "--quiet", "--only", "long").exit_code == Exit.INCOMPLETE
+    assert paceline("run", tiny, "--quiet", "--only", "cold").exit_code == Exit.GOOD
+    assert paceline("run", tiny, "--quiet").exit_code == Exit.INCOMPLETE
+
+
 def test_an_experiment_needs_no_key_of_another_one(tiny):
     experiment = TINY[TINY.index("  - name") :].replace("cold", "far")
     far = "{kind: endpoint, url: 'http://127.0.0.1:1', model: m, api_key_env: NOBODY_SET_IT}"

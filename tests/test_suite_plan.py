@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from results.errors import InputError
 from suites.plan import estimate, plan
 from suites.suite import load
 from tests.test_suite_description import WallEngine
@@ -50,6 +51,15 @@ def test_an_experiment_has_repeats_of_its_own_unless_an_override_says_how_many(p
     assert Counter(point.repeat for point in planned(text=own).points) == {0: 4, 1: 4, 2: 4}
     overridden = planned("repeats=1", text=own).points
     assert Counter(point.repeat for point in overridden) == {0: 4}
+
+
+def test_servers_that_stay_up_and_do_not_fit_are_refused_before_anything_starts(planned):
+    kept = TEXT.replace("{kind: sim}", "{kind: vllm, model: m, resident_share: 0.6}")
+    assert len(planned("experiments.0.replay=off", text=kept).points) == 4
+    with pytest.raises(
+        InputError, match=r"s: the arms that stay up together ask for 1\.20 of each"
+    ):
+        planned(text=kept)
 
 
 def test_as_written_finishes_an_experiment_first(planned):

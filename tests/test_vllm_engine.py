@@ -23,7 +23,7 @@ from harness.run import run
 from harness.topology import parse
 from harness.vllm import birth
 from harness.vllm.engine import Vllm
-from results.errors import EngineError
+from results.errors import EngineError, InputError
 from results.folder import create
 from results.metrics import summarise
 from results.run import read
@@ -143,6 +143,21 @@ def test_a_port_in_use_is_refused(tmp_path):
             start(engine(tmp_path, port=port), tmp_path)
 
 
+def test_what_a_killed_paceline_left_is_given_the_time_to_end(tmp_path):
+    point = tmp_path / "earlier"
+    point.mkdir()
+
+    async def main():
+        program = await processes.start(["sleep", "0.5"], {}, point / "server.log")
+        try:
+            async with started(engine(tmp_path), tmp_path):
+                pass
+        finally:
+            await program.stop(4)
+
+    asyncio.run(main())
+
+
 def test_a_server_that_is_left_over_is_refused(tmp_path):
     point = tmp_path / "earlier"
     point.mkdir()
@@ -150,7 +165,7 @@ def test_a_server_that_is_left_over_is_refused(tmp_path):
     async def main():
         program = await processes.start(["sleep", "60"], {}, point / "server.log")
         try:
-            with pytest.raises(EngineError, match=r"still here: \w+ \d+"):
+            with pytest.raises(InputError, match=r"still here: \w+ \d+"):
                 async with started(engine(tmp_path), tmp_path):
                     pass
         finally:
@@ -338,6 +353,23 @@ def test_an_arm_that_does_not_come_up_with_the_others_says_so_at_its_own_point(t
     found = ran(tmp_path, points)
     assert [point.status for point in found] == ["finished", "failed", "finished"]
     assert "ended with status 3 before it had answered" in found[1].reason
+    assert {path.parent for path in tmp_path.glob("runs/*/*/start-*")} == {found[0].path}
+    assert processes.leftovers(tmp_path) == []
+
+
+def test_bad_input_is_told_as_itself_where_several_arms_come_up(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("none")
+    vllm = engine(
+        tmp_path,
+        resident_share=0.4,
+        kv_cache_memory_bytes=1 << 30,
+        mode="text",
+        tokenizer=str(tmp_path / "tokenizer.json"),
+    )
+    arms = [deployment(vllm, replay=arm) for arm in ("off", "on")]
+    points = [short(vllm, position, sessions=1, deployed=arm) for position, arm in enumerate(arms)]
+    with pytest.raises(InputError, match="tokenizer"):
+        ran(tmp_path, points)
     assert processes.leftovers(tmp_path) == []
 
 

@@ -22,7 +22,7 @@ from harness.engine import Deployment, Replay, Server
 from harness.load import Closed, Load
 from harness.wire.pool import Pool, plain, tokenized
 from harness.wire.render import Renderer
-from results.errors import EngineError, UnsupportedError
+from results.errors import UnsupportedError
 from results.evidence import Observed
 from results.secret import stated
 from workloads.batch import Batch
@@ -176,7 +176,7 @@ class DeepInfer:
         ended, and UnsupportedError where it says that it cannot do what is asked.
         """
         self.describe(deployment)
-        _refuse_leftovers(log)
+        await processes.refuse_leftovers(log.parent.parent, self.stop_timeout)
         # First of all, so that a tokenizer that is none starts no engine.
         renderer = Renderer(self._pool())
         log.write_bytes(b"")  # noqa: ASYNC240
@@ -297,14 +297,6 @@ def _secret(settings: Mapping[str, Any]) -> str | None:
         f"{name} holds a secret, and a suite is copied into every run folder: set it as a variable "
         "where paceline is started, which workers inherit"
     )
-
-
-def _refuse_leftovers(log: Path) -> None:
-    if left := processes.leftovers(log.parent.parent):
-        raise EngineError(
-            f"an engine of an earlier run is still here: {processes.named(left)}: end these "
-            "processes first, since nothing can be measured beside them"
-        )
 
 
 def _free_port() -> int:

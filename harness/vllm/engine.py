@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -35,7 +35,7 @@ from harness.vllm.witness import witnessed
 from harness.wire.client import HttpClient
 from harness.wire.deadline import Timeouts
 from harness.wire.dialect import Mode
-from results.errors import EngineError, UnsupportedError
+from results.errors import UnsupportedError
 from results.evidence import Observed
 from workloads.forward import Forward
 from workloads.questions import Questions
@@ -171,7 +171,7 @@ class Vllm:
         self, deployment: Deployment, workload: Forward, *, log: Path
     ) -> tuple[Observed, pa.Table]:
         """What ran, and a row for each run of a step. Raises as `harness.vllm.forward.probe`."""
-        _refuse_leftovers(log)
+        await self._refuse_leftovers(log)
         return await forward.probe(self, deployment, workload, log)
 
     @asynccontextmanager
@@ -190,6 +190,8 @@ class Vllm:
         where something of it cannot be ended.
         """
         variables = knobs.variables(self, deployment)
+        if self.resident_share is None or _name(_kept(deployment)) not in held():
+            await self._refuse_leftovers(log)
         async with self._up(deployment, seed, log) as up, AsyncExitStack() as stack:
             if up.fleet.logs[0] != log:
                 _note(log, await _taken_up(up))
@@ -208,6 +210,11 @@ class Vllm:
                 ended=lambda: ended(up.fleet, up.pulse),
             )
 
+    async def _refuse_leftovers(self, log: Path) -> None:
+        members = [process for one in held().values() for process in one.up.fleet.members()]
+        staying = {process.identity for process in members}
+        await processes.refuse_leftovers(log.parent.parent, self.stop_timeout, staying)
+
     def _refuse(self, deployment: Deployment) -> None:
         """Raises UnsupportedError where the deployment cannot be had here."""
         self.describe(deployment)
@@ -221,18 +228,15 @@ class Vllm:
     def _up(self, deployment: Deployment, seed: int, log: Path) -> AbstractAsyncContextManager[Up]:
         """The server, from when it has come up; it stays up where it is resident."""
         if self.resident_share is None:
-            _refuse_leftovers(log)
             return self.up(deployment, seed, log)
         kept = _kept(deployment)
-        if _name(kept) not in held():
-            _refuse_leftovers(log)
         return resident(_name(kept), self.resident_share, partial(self.up, kept, seed, log))
 
-    async def together(self, deployments: Sequence[Deployment], *, seed: int, log: Path) -> None:
+    async def together(self, deployments: Iterable[Deployment], *, seed: int, log: Path) -> None:
         """Starts at once those that stay up with a stated size of KV cache.
 
         vLLM measures what is left for its cache, which others may not change meanwhile. Each logs
-        into a folder beside `log`. Raises EngineError where a server of an earlier run is there.
+        into a folder beside `log`. Raises InputError where a server of an earlier run is there.
         """
         starts: dict[str, tuple[float, Start]] = {}
         wide = set()
@@ -240,13 +244,13 @@ class Vllm:
             match one.engine:
                 case Vllm(resident_share=float(share), kv_cache_memory_bytes=int()) as engine:
                     wide.add(one.topology.gpus)
-                    if _name(one) not in held().keys() | starts.keys():
+                    if (name := _name(one)) not in held().keys() | starts.keys():
                         place = log.parent / f"start-{len(starts) + 1}" / log.name
                         start = partial(engine.up, one, seed, place, alone=False)
-                        starts[_name(one)] = share, start
+                        starts[name] = share, start
         # What GPUs hold more than before is all that tells on how many of them a server is.
         if len(starts) > 1 and len(wide) == 1:
-            _refuse_leftovers(log)
+            await self._refuse_leftovers(log)
             await together(starts)
 
     @asynccontextmanager
@@ -391,13 +395,3 @@ async def _taken_up(up: Up) -> str:
         f"this server is up since an earlier point, and its log is {up.fleet.logs[0]}; "
         f"its prefix cache {done}"
     )
-
-
-def _refuse_leftovers(log: Path) -> None:
-    staying = {process.identity for one in held().values() for process in one.up.fleet.members()}
-    found = processes.leftovers(log.parent.parent)
-    if left := [process for process in found if process.identity not in staying]:
-        raise EngineError(
-            f"a server of an earlier run is still here: {processes.named(left)}: end these "
-            "processes first, since nothing can be measured beside them"
-        )

@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.engine import Deployment, Replay
 from harness.topology import Topology
 from results.errors import UnsupportedError
 from results.secret import passwords, stated
-from results.secret import secret as called_secret
 
 if TYPE_CHECKING:
     from harness.vllm.engine import Vllm
@@ -41,7 +41,7 @@ TELLING = frozenset({"--enable-log-requests", "--enable-log-outputs"})
 SWITCH = "--swa-bounded-replay"
 REPLAY: Mapping[Replay, str] = {"off": "--no-swa-bounded-replay", "on-eager": SWITCH, "on": SWITCH}
 
-LOGIN = "an address with a login"
+BARE = "a word without an option"
 
 _MEGA_MOE = "deep_gemm_mega_moe"
 
@@ -63,9 +63,11 @@ _RECIPES: Mapping[Recipe, Options] = {
 
 def check(engine: "Vllm") -> None:
     """Raises ValueError where the knobs of an engine contradict each other, or hold a secret."""
-    words = [word for line in (engine.launcher, engine.router) for word in (line or "").split()]
+    lines = {"launcher": engine.launcher or "", "router": engine.router or ""}
+    words = [word for line in lines.values() for word in ("--", *line.split())]
     own = (*engine.flags, *engine.prefill_flags, *engine.decode_flags)
-    if refused := secret([*own, *words], engine.environment):
+    settings = {"environment": engine.environment, "model": engine.model, **lines}
+    if refused := secret([*own, *words], settings):
         raise ValueError(refused)
     if engine.forced_outputs and engine.speculation:
         raise ValueError(
@@ -84,27 +86,22 @@ def check(engine: "Vllm") -> None:
         raise ValueError("sparse_logits needs index_format mxfp4: write that or remove it")
 
 
-def secret(words: Sequence[str], variables: Mapping[str, str]) -> str | None:
-    """Why a flag with its value, or a variable, must not be stated; None where none is secret."""
-    named = [
-        flag
-        for flag, following in zip(words, [*words, "-"][1:], strict=True)
-        if flag.startswith("--") and called_secret(flag.partition("=")[0])
-        if "=" in flag or not following.startswith("-")
-    ]
-    named += passwords(" ".join(words))
-    # A launcher may set variables too, as env does.
-    set_here = dict(word.split("=", 1) for word in words if re.match(r"['\"]?\w+=", word))
-    for name, value in {**set_here, **variables}.items():
-        if stated({name: value}) or (value and name.upper().endswith("_KEY")):
-            named.append(name.lstrip("'\""))
-    if stated(words, LOGIN):
-        named.append(LOGIN)
-    if not named:
-        return None
-    return (
-        f"{named[0].partition('=')[0]} holds a secret, and a suite is copied into every run "
-        "folder: set it as a variable where paceline is started, which servers inherit"
+def secret(words: Sequence[str], settings: Mapping[str, Any]) -> str | None:
+    """Why a flag with its value, or a setting, must not be stated; None where none is secret."""
+    named: list[str | None] = [*passwords(" ".join(words))]
+    for word, following in pairwise([*words, "--"]):
+        if given := re.match(r"['\"]*(-*\w[\w.-]*)=(.*)", word, re.DOTALL):
+            named.append(stated({given[1]: given[2]}))
+        elif word.startswith("-"):
+            value = "" if following.startswith("--") else following
+            # A short option may have its value in the same word.
+            named.append(stated({word: value}) and (word if word.startswith("--") else word[:2]))
+        else:
+            named.append(stated({BARE: word}))
+    name = next(filter(None, [*named, stated(settings)]), None)
+    return name and (
+        f"{name} holds a secret, and a suite is copied into every run folder: set it as a variable "
+        "where paceline is started, which servers inherit"
     )
 
 

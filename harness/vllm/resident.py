@@ -50,6 +50,10 @@ Start = Callable[[], AbstractAsyncContextManager[Up]]
 _HELD: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Held]] = WeakKeyDictionary()
 
 
+# Those that came up with others, or did not: whether they do is tried once.
+_TRIED: WeakKeyDictionary[asyncio.AbstractEventLoop, set[str]] = WeakKeyDictionary()
+
+
 def held() -> dict[str, Held]:
     """The servers that are up on the running event loop, by what makes them one."""
     return _HELD.setdefault(asyncio.get_running_loop(), {})
@@ -93,9 +97,12 @@ async def resident(name: str, share: float, start: Start) -> AsyncIterator[Up]:
 async def together(starts: Mapping[str, tuple[float, Start]]) -> None:
     """Starts servers of these names, none of which is up, at the same time, each with its share.
 
-    One that does not come up is left out, and so are all where shares add up to more than there is:
-    their own points will say so.
+    One that does not come up is left out, now and later, and so are all where shares add up to more
+    than there is: their own points will say so.
     """
+    tried = _TRIED.setdefault(asyncio.get_running_loop(), set())
+    starts = {name: one for name, one in starts.items() if name not in tried}
+    tried.update(starts)
     if _shares() + sum(share for share, _ in starts.values()) > 1:
         return
 
