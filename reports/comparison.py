@@ -26,7 +26,7 @@ def comparison_text(account: Account, width: int = WIDTH) -> str:
     parts = ["\n".join(wrapped(line, width) for line in headline(account))]
     parts.append("\n".join(wrapped(line, width) for line in sides(account)))
     if not account.comparison.refusals:
-        lines = crossing_lines(account.comparison)
+        lines = crossing_lines(account.comparison, account.mark)
         parts.append("\n".join(wrapped(line, width) for line in lines))
         parts += _cells(account, width)
     parts += _apart(account.comparison, width)

@@ -67,7 +67,7 @@ def write_comparison(account: Account, path: Path) -> None:
 
 def _summary(account: Account) -> str:
     said = "".join(f'<p class="verdict">{escape(line)}</p>\n' for line in headline(account))
-    lines = [*crossing_lines(account.comparison), *sides(account)]
+    lines = [*crossing_lines(account.comparison, account.mark), *sides(account)]
     told = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>\n"
     if not account.gated:
         return said + told

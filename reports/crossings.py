@@ -15,8 +15,15 @@ _AHEAD = {
 }
 
 
-def crossing_lines(comparison: Comparison) -> Iterator[str]:
-    """A sentence for each change of places, and one for each series on what never changes."""
+def crossing_lines(comparison: Comparison, mark: str = "") -> Iterator[str]:
+    """A sentence for each change of places, and one for each series on what never changes.
+
+    `mark` says of each that nothing was measured, where that is so.
+    """
+    yield from (f"{mark}. {line}" if mark else line for line in _lines(comparison))
+
+
+def _lines(comparison: Comparison) -> Iterator[str]:
     found = list(crossings(comparison))
     experiments = len({one.experiment for one in found}) > 1
     arms = len({one.arms for one in found}) > 1

@@ -12,10 +12,10 @@ _WORDS = (
     r"|[a-z\d][_-]key|credentials?|authorization|cookie|(?:\b|_)(?:auth|jwt|pass|pat|pwd))[_-]?\d*"
 )
 _SECRET = re.compile(rf"(?i){_WORDS}$")
-# A word of a vocabulary, and what something is found by.
+# A word of a vocabulary, what something is found by, and a path.
 _OPEN_NAME = re.compile(
     r"(?i)(?:\b|_)(?:(?:bos|eos|pad|unk|sep|cls|mask|stop|begin|start|end|image|video|audio)[_-]token"
-    r"|(?:\w+_)?(?:cache|partition|routing|sort)[_-]key)$"
+    r"|(?:cache|partition|routing|sort|public|ssl|tls)[_-]key)$"
 )
 _OPEN_VALUE = re.compile(r"(?i)\s*(?:\d{0,4}|true|false)\s*")
 _SECRET_FLAG = re.compile(rf"(?i)(--\S*?{_WORDS})(?:=|\s+)('[^']*'|\S+)")
@@ -27,10 +27,11 @@ _CREDENTIAL = re.compile(
     # Base64, and not a word such as English.
     r"|(?:^|[:=])\s*[\"']?(?i:basic)\s+(?=\S+[\dA-Z=])(?:[\w+/=]{4})+[\"']?\s*$"
 )
-# What a text sets by name: JSON's strings, as variables and queries do, and as headers do.
+# What a text sets by name, as JSON, variables, queries and headers do, and how its value begins.
 _SETTING = re.compile(
-    r"""(?:["']([\w.-]+)\\?["']\s*:\s*\[?\s*\\?(?=["'])|([\w.-]+)=(?!=)|(\w+[_-][\w-]+):(?!\d)\s*)"""
-    r"""(?=\\?["']?([^\s"',;&/]+))"""
+    r"""(?:["']([\w.-]+)\\?["']\s*:\s*\[?\s*\\?(?=["'])"""
+    r"""|(?<![\w.-])(?:([\w.-]+)=(?!=)|(?=\w+[_-])([\w-]+):(?!\d)\s*))"""
+    r"""(?=\\?["']?([^\s"',;&/]{1,6}))"""
 )
 # Up to the command that sshpass starts, whose -p is a port.
 _PASSWORDS = {

@@ -26,6 +26,11 @@ def test_arms_are_told_apart_where_there_are_several():
     assert [line.split(" ")[0] for line in lines] == ["b:", "d:"]
 
 
+def test_what_was_simulated_is_called_so():
+    (line,) = crossing_lines(compared((-0.10, -0.05, 0.10)), "SIMULATED")
+    assert line.startswith("SIMULATED. output per GPU: base is ahead")
+
+
 def test_places_that_are_not_changed_are_said_too():
     span = "nobody overtakes from concurrency 4 to 64: output per GPU: "
     assert said(-0.10, -0.05, -0.10) == f"{span}base ahead"

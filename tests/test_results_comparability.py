@@ -422,8 +422,8 @@ def test_secrets_are_compared_and_never_shown() -> None:
         engine = Endpoint(
             url="http://there",
             model="nano",
-            headers={"X-Tenant-Key": f"{word}", "X-Route": f"by {word}"},
-            body={"note": f"api_key={word}", "extra": {"text": f'{{"password": "{word}"}}'}},
+            headers={"X-Tenant": f"{word}", "X-Route": f"by {word}"},
+            body={"note": f"my token: {word}", "extra": {"text": f"password : {word}"}},
         )
         deployed = point(
             engine,

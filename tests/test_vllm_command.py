@@ -230,7 +230,7 @@ def test_a_mask_ends_at_the_first_gpu_that_is_none(count, mask, seen):
         ({"flags": ("--api-key", "sk-1")}, "--api-key"),
         ({"decode_flags": ("--hf-token=hf_1",)}, "--hf-token"),
         ({"environment": {"HF_TOKEN": "hf_1"}}, "HF_TOKEN"),
-        ({"environment": {"AWS_SECRET_ACCESS_KEY": "1"}}, "AWS_SECRET_ACCESS_KEY"),
+        ({"environment": {"AWS_SECRET_ACCESS_KEY": "hf_1"}}, "AWS_SECRET_ACCESS_KEY"),
         ({"environment": {"http_proxy": "http://me:hf_1@proxy:1"}}, "http_proxy"),
         ({"router": "vllm-router --api-key sk-1 --port {port}"}, "--api-key"),
         ({"launcher": "sshpass -p hf_1 ssh {host}"}, "sshpass -p"),
@@ -239,7 +239,28 @@ def test_a_mask_ends_at_the_first_gpu_that_is_none(count, mask, seen):
         ({"launcher": "plink -batch -pw hf_1 {host}"}, "plink -pw"),
         ({"launcher": "env SSHPASS=hf_1 sshpass -e ssh {host}"}, "SSHPASS"),
         ({"launcher": "ssh {host} ALL_PROXY=socks5://me:hf_1@proxy:1"}, "ALL_PROXY"),
-        ({"launcher": "tunnel --by http://me:hf_1@proxy:1 {host}"}, "an address with a login"),
+        ({"launcher": "tunnel --by http://me:hf_1@proxy:1 {host}"}, "--by"),
+        ({"launcher": "curl http://me:hf_1@{host}"}, "a word without an option"),
+        ({"launcher": "curl -su me:hf_1 http://{host}"}, "curl -u"),
+        ({"launcher": "curl -H 'Authorization: Bearer hf_1' http://{host}"}, "launcher"),
+        ({"launcher": "srun --export=ALL,HF_TOKEN=hf_1 -w {host}"}, "--export"),
+        ({"launcher": "docker run --env=HF_TOKEN=hf_1 {host}"}, "--env"),
+        ({"launcher": "docker run -e HF_TOKEN=hf_1 {host}"}, "-e"),
+        ({"launcher": "docker run -eHF_TOKEN=hf_1 {host}"}, "-eHF_TOKEN"),
+        ({"flags": ("--api-keys", "hf_1")}, "--api-keys"),
+        ({"flags": ("--api-key", "-hf_1")}, "--api-key"),
+        (
+            {"flags": ("--kv-transfer-config", '{"extra": {"secret_key": "hf_1=="}}')},
+            "--kv-transfer-config",
+        ),
+        ({"flags": ("--otlp-traces-endpoint", "http://h/?api_key=hf_1")}, "--otlp-traces-endpoint"),
+        ({"environment": {"DB_PASS": "hf_1"}}, "DB_PASS"),
+        ({"environment": {"MYSQL_PWD": "hf_1"}}, "MYSQL_PWD"),
+        ({"environment": {"GITHUB_PAT": "hf_1"}}, "GITHUB_PAT"),
+        ({"environment": {"HF_TOKEN_2": "hf_1"}}, "HF_TOKEN_2"),
+        ({"environment": {"OTLP_HEADERS": "authorization=Bearer hf_1"}}, "OTLP_HEADERS"),
+        ({"environment": {"OTLP_HEADERS": "a=b,api-key=hf_1"}}, "OTLP_HEADERS"),
+        ({"model": "https://me:hf_1@models/m"}, "model"),
     ],
 )
 def test_a_secret_is_refused_where_it_would_be_copied_into_run_folders(settings, name):
@@ -261,6 +282,28 @@ def test_a_secret_is_refused_where_it_would_be_copied_into_run_folders(settings,
 )
 def test_a_launcher_whose_password_stands_elsewhere_is_taken(launcher):
     assert Vllm(launcher=launcher, nodes=("a",)).launcher == launcher
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"flags": ("--image-token", "<image>", "--chat-template", "Basic x")},
+        {"flags": ("--override-generation-config", '{"eos_token": 151643, "api_key": null}')},
+        {
+            "flags": (
+                "--api-key-file",
+                "/etc/key",
+                "--otlp-traces-endpoint",
+                "http://h/?api-version=2",
+            )
+        },
+        {"environment": {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "MOST_IN_TOKEN": "4"}},
+        {"environment": {"VLLM_CACHE_KEY": "v1", "TORCHINDUCTOR_CACHE_KEY": "x"}},
+    ],
+)
+def test_what_is_only_called_nearly_as_a_secret_is_taken(settings):
+    vllm = Vllm(**settings)
+    assert {name: getattr(vllm, name) for name in settings} == settings
 
 
 def test_a_secret_of_a_deployment_is_refused_and_a_flag_without_one_is_not():

@@ -217,14 +217,25 @@ def test_its_settings_are_plain_values():
         ({"url": "localhost:8000"}, "write it as http://HOST:PORT"),
         ({"url": "http://me:secret@host:1"}, "name its environment variable as api_key_env"),
         ({"url": "http://host:1/v1?api_key=secret"}, "the url holds a secret"),
+        ({"url": "http://host:1/v1#token=me:secret"}, "the url holds a secret"),
+        ({"url": "http://host:1/v1;token=me:secret"}, "the url holds a secret"),
+        ({"url": "http://host:1/v1?api-version=2024-05-01"}, "url has a query, and paths are"),
+        ({"model": "https://me:secret@host/m"}, "the model holds a secret"),
         ({"proxy": "http://me:secret@proxy:1"}, "the proxy holds a secret"),
         ({"proxy": "me:secret@proxy:1"}, "the proxy holds a secret"),
         ({"headers": {"Authorization": "Bearer x"}}, "the header Authorization holds a secret"),
         ({"headers": {"Cookie": "x"}}, "the header Cookie holds a secret"),
+        ({"headers": {"X-Functions-Key": "x"}}, "the header X-Functions-Key holds a secret"),
+        ({"headers": {"Ocp-Apim-Subscription-Key": "x"}}, "Subscription-Key holds a secret"),
+        ({"headers": {"X-Auth": "x"}}, "the header X-Auth holds a secret"),
+        ({"headers": {"X-Jwt": "x"}}, "the header X-Jwt holds a secret"),
+        ({"headers": {"X-Proxy": "Basic bWU6c2VjcmV0"}}, "the header X-Proxy holds a secret"),
         ({"headers": {"X-Proxy": "Bearer x"}}, "the header X-Proxy holds a secret"),
         ({"body": {"api_key": "me:secret"}}, "api_key of body holds a secret"),
         ({"body": {"via": {"accessKey": "me:secret"}}}, "accessKey of body holds a secret"),
         ({"body": {"via": [{"auth": "Bearer me:secret"}]}}, "auth of body holds a secret"),
+        ({"body": {"via": '{"api_key": "me:secret"}'}}, "via of body holds a secret"),
+        ({"body": {"via": '{"a": "{\\"api_key\\": [\\"me:secret\\"]}"}'}}, "via of body holds"),
         ({"body": {"image": "http://me:secret@host/i"}}, "image of body holds a secret"),
     ],
 )
@@ -238,6 +249,8 @@ def test_fields_of_a_body_that_are_only_near_a_secret_are_taken():
     schema = {"properties": {"password": {"type": "string"}}}
     body = {"api_key": None, "max_tokens": 8, "prompt_cache_key": "a", "guided_json": schema}
     words = {"messages": [{"role": "system", "content": "Write Basic programs at a token: x"}]}
+    special = {"pad_token": 0, "eos_token": "</s>", "bos_token": None, "stop_token": "</s>"}
+    body |= special | {"style": "Basic english", "link": "http://svc-auth:30080/?api-version=2"}
     assert Endpoint(url="http://host:1", model="m", body=body | words).body == body | words
 
 
