@@ -310,3 +310,7 @@ def test_a_secret_of_a_deployment_is_refused_and_a_flag_without_one_is_not():
     with pytest.raises(UnsupportedError, match="--hf-token holds a secret"):
         words("TP4", flags=("--hf-token", "hf_1"))
     assert words("TP4", flags=("--hf-token", "--max-num-seqs", "8"))
+    vllm = Vllm(python="p", model=None)
+    held = Deployment(engine=vllm, topology=parse("TP1"), model="https://me:hf_x9@host/m")
+    with pytest.raises(UnsupportedError, match="model holds a secret"):
+        vllm.describe(held)

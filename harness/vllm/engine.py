@@ -153,7 +153,8 @@ class Vllm:
         Raises UnsupportedError where requests could not be worded as the settings say, and where
         the topology, the arm and the knobs cannot be had together.
         """
-        if refused := knobs.secret(deployment.flags, deployment.environment):
+        stated = {**deployment.environment, "model": deployment.model}
+        if refused := knobs.secret(deployment.flags, stated):
             raise UnsupportedError(refused)
         self._endpoint(ANYWHERE).describe(_plain(deployment))
         return nodes.described(self, deployment)
