@@ -40,7 +40,7 @@ CORE = (
 )
 """The metrics that are told one by one where no rule names them."""
 
-TOO_CLOSE = "would hardly show it the same, as the change seen is too near the margin"
+TOO_CLOSE = "would hardly show it the same: the change seen is beyond the margin or too near to it"
 
 LONGEST = 40
 """A side with a longer name, or with a path, is called base or other in a sentence."""
@@ -199,11 +199,12 @@ def leading(account: Account) -> list[str]:
     rules = dict.fromkeys(one.effect.metric for _, one in valid if one.gated)
     if rules:
         return list(rules)
-    told = [one.effect.metric for _, one in valid if _spoken(one) and one.effect.ratio is not None]
+    told = [one.effect.metric for _, one in valid if one.effect.ratio is not None]
+    spoken = {one.effect.metric for _, one in valid if _spoken(one)}
     return [
         max(found, key=told.count)
         for group in LEADING
-        if (found := [metric for metric in group if metric in told])
+        if (found := [metric for metric in group if metric in told and metric in spoken])
     ]
 
 
@@ -245,8 +246,10 @@ def _lines(account: Account) -> Iterator[str]:
 
 def _metric(judged: Sequence[Judged], base: str, other: str) -> str:
     """What there is to say of one metric in all cells."""
-    valid = [each for each in judged if not each[0].cell.problems and _spoken(each[1])]
-    whole = len(valid)
+    able = [each for each in judged if not each[0].cell.problems]
+    valid = [each for each in able if _spoken(each[1])]
+    # Cells of which nothing is said are counted: there is no more to say of them.
+    whole = len(valid) + sum(one.effect.ratio is not None for _, one in able if not _spoken(one))
     parts = []
     for verdict in ORDER:
         members = [each for each in valid if each[1].verdict == verdict]

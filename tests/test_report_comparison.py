@@ -128,7 +128,8 @@ def test_what_no_number_of_runs_decides_is_said():
     one = gated("ttft", (1.06, 0.98, 1.14))
     assert one.runs_needed is None
     assert said(cell("closed 8", one))[0].endswith(
-        "more runs would hardly show it the same, as the change seen is too near the margin."
+        "more runs would hardly show it the same: the change seen is beyond the margin or too near "
+        "to it."
     )
 
 
@@ -358,6 +359,17 @@ def test_runs_that_do_not_vary_at_all_are_told_below_and_not_in_the_first_lines(
     assert f"cache hit: inconclusive: {IDENTICAL}" in text
     assert not re.search("one pair|this pair of runs|more runs", text)
     assert (still.gate, still.runs_needed) == ("inconclusive", None)
+
+
+def test_output_per_gpu_leads_also_where_one_cell_of_it_says_nothing():
+    still = free("output_rate_per_gpu", (2.0, 2.0, 2.0), low=None, high=None, p=None, **STILL)
+    alike = free("output_rate", EQUAL)
+    cells = [cell("closed 1", still, alike)]
+    cells += [
+        cell(f"closed {n}", free("output_rate_per_gpu", (1.94, 1.93, 1.95)), alike) for n in (4, 16)
+    ]
+    (line,) = said(*cells)
+    assert line.startswith("graphs is higher than eager in output per GPU in 2 of 3 cells")
 
 
 def test_a_rule_passes_where_it_is_surely_no_worse_though_not_the_same():
