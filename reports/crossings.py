@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from reports.notation import label, number
 from results.comparison import Comparison
-from results.crossing import Crossing, crossings
+from results.crossing import crossings
 
 _AHEAD = {
     frozenset({1}): "other ahead",
@@ -33,22 +33,17 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         names = [*([one.experiment] if experiments else []), *([one.arms[1]] if arms else [])]
         prefix = f"{', '.join(names)}: " if names else ""
         name = "batch size" if one.load == "requests" else one.load
-        if one.at is None:
+        if one.at is None or one.low is None or one.high is None or one.between is None:
             span = f"{prefix}nobody overtakes from {name} {one.loads[0]:g} to {one.loads[-1]:g}: "
             told = f"{label(one.metric)}: {_AHEAD[frozenset(one.ahead)]}"
             settled.setdefault(span, []).append(told)
         else:
-            yield f"{prefix}{label(one.metric)}: {_overtaking(one, name)}"
+            before, after = ("base", "other") if one.overtakes > 0 else ("other", "base")
+            low, at, high = map(number, (one.low, one.at, one.high))
+            yield (
+                f"{prefix}{label(one.metric)}: {before} is ahead at {name} {one.between[0]:g} and "
+                f"{after} at {one.between[1]:g}; were the change straight in between, they would "
+                f"be equal at {at}, and nobody surely ahead from {low} to {high}"
+            )
     for span, metrics in settled.items():
         yield span + "; ".join(metrics)
-
-
-def _overtaking(one: Crossing, name: str) -> str:
-    before, after = ("base", "other") if one.overtakes > 0 else ("other", "base")
-    assert one.between
-    low, at, high = (number(value or 0.0) for value in (one.low, one.at, one.high))
-    return (
-        f"{before} is ahead at {name} {one.between[0]:g} and {after} at {one.between[1]:g}; were "
-        f"the change straight in between, they would be equal at {at}, and nobody surely ahead "
-        f"from {low} to {high}"
-    )

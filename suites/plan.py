@@ -10,6 +10,7 @@ from typing import Any
 from harness.load import Closed, Load, Open, Recorded
 from harness.point import Point
 from harness.vllm.engine import Vllm
+from harness.vllm.resident import crowded
 from results.errors import InputError
 from results.origin import Maker
 from suites.suite import Suite
@@ -77,12 +78,8 @@ def plan(suite: Suite) -> Plan:
             ordered = _shuffled(suite)
         case "abba":
             ordered = _there_and_back(suite)
-    if (share := round(sum(staying(ordered).values()), 6)) > 1:
-        raise InputError(
-            f"{suite.name}: the arms that stay up together ask for {share:.2f} of each GPU's "
-            "memory: state smaller shares as resident_share, or leave it out, so that one runs "
-            "after the other"
-        )
+    if refused := crowded(staying(ordered).values()):
+        raise InputError(f"{suite.name}: {refused}")
     return Plan(
         suite=suite.name,
         points=tuple(replace(point, position=n) for n, point in enumerate(ordered)),

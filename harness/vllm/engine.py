@@ -186,9 +186,9 @@ class Vllm:
     ) -> AsyncIterator[Server]:
         """A server that has answered a request, and of which nothing is left afterwards.
 
-        With a `resident_share` it stays up for the next point of its deployment. Raises EngineError
-        where another one is in the way, where it ends before it answers or takes too long, and
-        where something of it cannot be ended.
+        With a `resident_share` it stays up for the next point of its deployment. Raises InputError
+        where something of an earlier run is still there, and EngineError where a port is taken, it
+        ends before it answers or takes too long, or something of it cannot be ended.
         """
         variables = knobs.variables(self, deployment)
         if self.resident_share is None or _name(_kept(deployment)) not in held():

@@ -1,7 +1,7 @@
 """Servers that stay up between their points, beside those of other arms on the same GPUs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +49,6 @@ Start = Callable[[], AbstractAsyncContextManager[Up]]
 # A server lives as long as the event loop that its client and its processes belong to.
 _HELD: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Held]] = WeakKeyDictionary()
 
-
 # Those that came up with others, or did not: whether they do is tried once.
 _TRIED: WeakKeyDictionary[asyncio.AbstractEventLoop, set[str]] = WeakKeyDictionary()
 
@@ -85,7 +84,8 @@ async def resident(name: str, share: float, start: Start) -> AsyncIterator[Up]:
             await _let_go(name, one)
             one = None
     if one is None:
-        _check(share)
+        if refused := crowded([share, *_shares()]):
+            raise EngineError(refused)
         one = held()[name] = await _begin(share, start)
     try:
         yield one.up
@@ -103,7 +103,7 @@ async def together(starts: Mapping[str, tuple[float, Start]]) -> None:
     tried = _TRIED.setdefault(asyncio.get_running_loop(), set())
     starts = {name: one for name, one in starts.items() if name not in tried}
     tried.update(starts)
-    if _shares() + sum(share for share, _ in starts.values()) > 1:
+    if crowded([*_shares(), *(share for share, _ in starts.values())]):
         return
 
     async def begin(name: str, share: float, start: Start) -> None:
@@ -122,16 +122,19 @@ async def _let_go(name: str, one: Held) -> None:
     await one.task
 
 
-def _shares() -> float:
-    return sum(one.share for one in held().values())
+def crowded(shares: Iterable[float]) -> str | None:
+    """Why servers with these shares cannot be up at once; None where they can."""
+    # Ten shares of a tenth add up to a hair less or more than all.
+    if (whole := round(sum(shares), 6)) <= 1:
+        return None
+    return (
+        f"the arms that stay up together ask for {whole:.2f} of each GPU's memory: state smaller "
+        "shares as resident_share, or leave it out, so that one runs after the other"
+    )
 
 
-def _check(share: float) -> None:
-    if (shares := share + _shares()) > 1:
-        raise EngineError(
-            f"the arms that stay up together ask for {shares:.2f} of each GPU's memory: state "
-            "smaller shares as resident_share, or leave it out, so that one runs after the other"
-        )
+def _shares() -> list[float]:
+    return [one.share for one in held().values()]
 
 
 async def _begin(share: float, start: Start) -> Held:
