@@ -45,9 +45,11 @@ MADE_AHEAD = 16
 class Window:
     """When the load that counts began and ended, in seconds since the point began.
 
-    `protocol` is what a replay by a profile says of itself, `restless` why its warm-up was none.
+    `origin` is that moment on the clock of the event loop. `protocol` is what a replay by a profile
+    says of itself, `restless` why its warm-up was none.
     """
 
+    origin: float
     opened: float
     closed: float
     protocol: Protocol | None = None
@@ -122,7 +124,8 @@ async def _sessions_in_turn(trial: Trial, stop: asyncio.Task[Any]) -> Window:
     await _race(_follow(trial, sessions, opened), stop, seconds=load.duration)
     closed = now()
     await _race(landed(trial), stop, seconds=load.grace)
-    return Window(opened=opened - trial.origin, closed=closed - trial.origin)
+    origin = trial.origin
+    return Window(origin=origin, opened=opened - origin, closed=closed - origin)
 
 
 async def _replay(trial: Trial, workload: AgentX, stop: asyncio.Task[Any]) -> Window:
@@ -144,6 +147,7 @@ async def _replay(trial: Trial, workload: AgentX, stop: asyncio.Task[Any]) -> Wi
         await landed(trial)
         raise EngineError(stage.failure)
     return Window(
+        origin=trial.origin,
         opened=opened - trial.origin,
         closed=closed - trial.origin,
         protocol=protocol(stage),

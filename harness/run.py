@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from harness import clock
 from harness.client import Page
-from harness.drive import drive
+from harness.drive import Window, drive
 from harness.engine import Deployment, Keeping, Server, prober
 from harness.gpus import TOOL, watched
 from harness.hearing import Hearing, hearing
@@ -43,13 +43,16 @@ T = TypeVar("T")
 Measured = tuple[str | None, Evidence, pa.Table | None]
 """Why a point failed, if it did, what it was observed to be, and the steps that it took."""
 
+Look = tuple[float, float]
+"""A moment at which the event loop was to come, and the one at which it came."""
+
 FAILURES_IN_A_ROW = 50
 """After so many failures, with nothing else between them, a point ends."""
 
 UNDONE = frozenset({None, "not started"})
 """The outcomes of points that are run when a folder is taken up."""
 
-LOOK, FEWEST_LOOKS = 0.02, 50
+LOOK, FEWEST_LOOKS = 0.02, 25
 """Seconds between two looks at whether the event loop comes in time, and how many say something."""
 
 LAST_WORDS = 0.2
@@ -252,11 +255,22 @@ async def _measure(
         clock=engine.clock,
         opened=window.opened,
         closed=window.closed,
-        client_late=float(np.quantile(looks, 0.99)) if len(looks) >= FEWEST_LOOKS else None,
+        client_late=late(looks, window),
         protocol=window.protocol,
         restless=window.restless,
     )
     return tally.why, evidence, steps
+
+
+def late(looks: Iterable[Look], window: Window) -> float | None:
+    """By how many seconds one of a hundred looks in the window came late; None of too few looks.
+
+    What keeps the event loop before it opens, as the making of sessions, does not touch a request
+    that counts.
+    """
+    opened, closed = window.origin + window.opened, window.origin + window.closed
+    seconds = [came - due for due, came in looks if came > opened and due < closed]
+    return float(np.quantile(seconds, 0.99)) if len(seconds) >= FEWEST_LOOKS else None
 
 
 async def _probed(point: Point, workload: Forward, writer: PointWriter) -> Measured:
@@ -333,19 +347,19 @@ async def _watched(server: Server, tally: Tally) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _on_the_wall(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[list[float]]:
+async def _on_the_wall(writer: PointWriter, pace: clock.Clock) -> AsyncIterator[list[Look]]:
     """Puts rows on disk every second, also while none come in, and keeps the collector away.
 
-    Gives the seconds by which looks at the clock came late. On the virtual clock nothing is late,
-    and rows come in as fast as they can be made: the writer's own pace will do.
+    Gives the looks at the clock. On the virtual clock there are none, since nothing is late, and
+    rows come in as fast as they can be made: the writer's own pace will do.
     """
-    looks: list[float] = []
+    looks: list[Look] = []
 
     async def look() -> None:
         while True:
             due = clock.now() + LOOK
             await clock.until(due)
-            looks.append(clock.now() - due)
+            looks.append((due, clock.now()))
 
     async def flush() -> None:
         while True:

@@ -136,19 +136,21 @@ def test_the_docs_have_a_whole_suite_that_asks_servers_questions():
     assert experiment["workload"]["kind"] == "questions"
 
 
+PINNED = ("vllm DEP2 replay=on unpinned", "vllm DEP2 replay=on")
+REPLAY = ("vllm TP1 replay=off", "vllm TP1 replay=on")
 H200 = {
     "h200.tar.xz": (
-        ("h200-2026*", "vllm TP1 replay=off", "vllm TP1 replay=on", "-46.32 % (-46.70 to -45.94)"),
-        ("h200-agents-*", "vllm TP1 replay=off", "vllm TP1 replay=on", "-32.2 % (-39.3 to -24.2)"),
+        ("h200-2*T1425*", *REPLAY, "-46.32 % (-46.70 to -45.94)"),
+        ("h200-2*T2153*", *REPLAY, "-46.89 % (-47.02 to -46.76)"),
+        ("h200-agents-*T1425*", *REPLAY, "-32.2 % (-39.3 to -24.2)"),
+        ("h200-agents-*T2137*", *REPLAY, "-18.2 % (-19.9 to -16.4)"),
+        ("h200-curves-*", *REPLAY, "-41.6 % (-49.1 to -32.9)"),
     ),
     "h200-two.tar.xz": (
-        ("h200-two-*", "vllm TP2 replay=off", "vllm TP2 replay=on", "-44.99 % (-45.30 to -44.67)"),
-        (
-            "h200-two-*",
-            "vllm DEP2 replay=on unpinned",
-            "vllm DEP2 replay=on",
-            "-22.0 % (-26.5 to -17.3)",
-        ),
+        ("h200-two-*T1851*", "vllm TP2 replay=off", "vllm TP2 replay=on", "-44.99 % (-45.30 to -44.67)"),
+        ("h200-two-*T1851*", *PINNED, "-22.0 % (-26.5 to -17.3)"),
+        ("h200-two-*T2157*", "vllm DEP2 replay=off", "vllm DEP2 replay=on", "-39 % (-49 to -27)"),
+        ("h200-curves-*", "vllm TP2 replay=on", "vllm DEP2 replay=on", "+16.9 % (+15.0 to +18.9)"),
     ),
 }
 """Of each archive that ships, what the page says of two arms of a run in it."""

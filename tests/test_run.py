@@ -8,10 +8,11 @@ from typing import ClassVar
 import orjson
 import pytest
 
+from harness.drive import Window
 from harness.engine import Deployment, Server
 from harness.load import Closed
 from harness.point import Point
-from harness.run import run
+from harness.run import late, run
 from harness.sim.engine import SimulatedEngine
 from harness.topology import parse
 from results.errors import EngineError, InputError, UnsupportedError
@@ -283,3 +284,14 @@ def test_a_point_is_named_by_its_content():
     assert other.seed == point().seed
     assert replace(point(), repeat=1).pairing != point().pairing
     assert replace(point(), repeat=1).cell == point().cell
+
+
+def test_an_event_loop_is_late_only_where_it_was_in_the_window():
+    window = Window(origin=100.0, opened=5.0, closed=7.0)
+    inside = [(105.0 + 0.02 * number, 105.001 + 0.02 * number) for number in range(100)]
+    before = [(104.0, 104.3), (104.5, 104.6)]
+    assert late([*before, *inside], window) == pytest.approx(0.001)
+    # It was to come before the window opened, and came late in it.
+    across = [(104.99, 105.09), (104.98, 105.08)]
+    assert late([*across, *inside], window) == pytest.approx(0.09, rel=0.15)
+    assert late(inside[:24], window) is None
