@@ -8,26 +8,42 @@ BIN := .venv/bin
 
 # A report; then the example suite on an engine, on the same again, and on one that is 15 % slower.
 demo: .venv/installed
-	$(BIN)/paceline run smoke --new
-	@echo 'Above, on a simulated engine: at one load, replay=on beside replay=off is what bounded replay'
-	@echo 'does to the first token (TTFT); TP4 beside DEP2 is what a user gets (tok/s/user), and a GPU.'
-	$(BIN)/paceline run agentx --new --quiet > /dev/null
-	@echo 'Now questions: a simulated model that loses one answer in twenty where replay is on.'
-	$(BIN)/paceline run accuracy --new --quiet
-	$(BIN)/paceline report "$$(ls -td runs/smoke-* | head -n 1)" "$$(ls -td runs/agentx-* | head -n 1)" \
-	  "$$(ls -td runs/accuracy-2* | head -n 1)" -o report.html
-	@rm -rf runs/demo
-	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/base > /dev/null
-	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/fresh $(SET)=1.001 > /dev/null
-	$(BIN)/paceline run examples/suite.yaml --quiet --out runs/demo/slower $(SET)=1.15 > /dev/null
-	$(BIN)/paceline compare runs/demo/base runs/demo/slower -o comparison.html
-	$(BIN)/paceline baseline runs/demo/base -o runs/demo/baseline.json
-	$(BIN)/paceline gate runs/demo/fresh --baseline runs/demo/baseline.json
-	@echo 'Now the engine that is 15 % slower: this gate is meant to fail.'
-	$(BIN)/paceline gate runs/demo/slower --baseline runs/demo/baseline.json; test $$? -eq 1
+	@rm -rf runs/demo && mkdir -p runs/demo
+	@echo '1. Agents and batches on a simulated engine, replay off and on: half a minute'
+	@$(call step,smoke,run smoke --new --quiet)
+	@sed -n '/^Results/,/^±/p' runs/demo/smoke.txt
+	@echo 'At one load, replay=on beside replay=off is what bounded replay does to the first token (TTFT);'
+	@echo 'TP4 beside DEP2 is what a user gets (tok/s/user), and what a GPU gives (tok/s/GPU).'
+	@echo; echo '2. Agents that have been under way for long, as AgentX replays them'
+	@$(call step,agentx,run agentx --new --quiet)
+	@echo; echo '3. Questions to a simulated model that loses one answer in twenty where replay is on'
+	@$(call step,accuracy,run accuracy --new --quiet)
+	@sed -n '/^arithmetic: /,/^$$/p' runs/demo/accuracy.txt
+	@$(call step,report,report $(NEWEST) -o report.html); cat runs/demo/report.txt
+	@echo; echo '4. A small suite: an engine, the same again, and one that is 15 % slower'
+	@$(call step,base,run examples/suite.yaml --quiet --out runs/demo/base)
+	@$(call step,fresh,run examples/suite.yaml --quiet --out runs/demo/fresh $(SLOWER)=1.001)
+	@$(call step,slower,run examples/suite.yaml --quiet --out runs/demo/slower $(SLOWER)=1.15)
+	@$(call step,compare,compare runs/demo/base runs/demo/slower -o comparison.html)
+	@sed '/^$$/q' runs/demo/compare.txt; tail -n 1 runs/demo/compare.txt
+	@$(call step,baseline,baseline runs/demo/base -o runs/demo/baseline.json)
+	@cat runs/demo/baseline.txt
+	@echo; echo '5. The same again is held against that baseline: this gate is meant to pass'
+	@$(call step,pass,gate runs/demo/fresh --baseline runs/demo/baseline.json)
+	@$(call verdict,pass)
+	@echo '6. So is the one that is slower: this gate is meant to fail'
+	@$(call ends,1,fail,gate runs/demo/slower --baseline runs/demo/baseline.json)
+	@$(call verdict,fail)
 	@echo 'It failed, as it should. Open report.html and comparison.html: they need no network.'
+	@echo 'All that the commands printed is in runs/demo/*.txt, each below its command.'
 
-SET := --set experiments.0.engine.slowdown
+# A paceline command, its output in runs/demo/$(1).txt; shows the end of that where it does not end well.
+step = $(call ends,0,$(1),$(2))
+ends = echo "\$$ paceline $(3)" > runs/demo/$(2).txt; $(BIN)/paceline $(3) >> runs/demo/$(2).txt 2>&1; \
+  test $$? -eq $(1) || { tail -n 20 runs/demo/$(2).txt; echo 'Failed: see runs/demo/$(2).txt'; exit 1; } >&2
+verdict = sed -n -e '/^Gate/p' -e '/^ gate/,/^$$/p' runs/demo/$(1).txt
+NEWEST = $$(for suite in smoke agentx accuracy; do ls -td runs/$$suite-2* | head -n 1; done | xargs)
+SLOWER := --set experiments.0.engine.slowdown
 
 test: .venv/installed-dev
 	$(BIN)/pytest -n auto

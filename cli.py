@@ -89,14 +89,17 @@ def plan(
     """
     from dataclasses import asdict, replace
 
-    from reports.plan import plan_table
+    from reports.plan import by_experiment, plan_table
     from suites.description import describe
 
     with sentences():
         _, planned = _planned(suite, overrides)
         whole = planned.hash
         if only:
+            names = [one.experiment for one in planned.points]
             planned = replace(planned, points=planned.of(only))
+            if others := by_experiment(name for name in names if name not in only):
+                print(f"Left out of the suite by --only: {others}")
         described = asdict(describe(planned))
         print(plan_table(**described))
         if as_json:
@@ -328,6 +331,7 @@ def _measured(
     quiet: bool,
 ) -> tuple[Path, T]:
     """Runs what is left of a plan in a way of harness: the run folder, and what the way gives."""
+    from harness.run import UNDONE
     from reports.progress import Progress
     from suites.launch import launch
     from suites.plan import estimate
@@ -335,6 +339,8 @@ def _measured(
     points = planned.of(only) if only else planned.points
     keys = _keys(points)
     with launch(asked, planned, out, new=new, tell=_tell) as folder:
+        if only and all(folder.outcome(one.name, one.id) not in UNDONE for one in points):
+            _tell(f"All points of {', '.join(only)} are done: --new measures them anew")
         try:
             with Progress(quiet=quiet or not sys.stderr.isatty()) as watch:
                 given = way(
@@ -374,6 +380,7 @@ def _close(
 ) -> None:
     """Prints the run's table and ends with what came of the experiments that were to run."""
     from reports.comparison import gap_text
+    from reports.plan import left_to_run
     from reports.tables import summary_table
     from results.metrics import pool, summarise
     from results.run import read
@@ -383,6 +390,8 @@ def _close(
     print(summary_table(pool(points)))
     print(gap_text(whole), end="")
     print(f"Run folder: {path}\nReport:     paceline report {path} -o report.html")
+    if only:
+        print(left_to_run(whole))
     meant = [point for point in points if not only or point.cell.experiment in only]
     invalid = sum(point.status == "finished" and not point.valid for point in meant)
     if as_json:

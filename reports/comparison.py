@@ -1,7 +1,7 @@
 """A comparison as text for a terminal: what it says first, then every number behind it."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reports.account import Account
@@ -62,6 +62,13 @@ def sides(account: Account) -> Iterator[str]:
     yield from comparison.uncalibrated
     yield from (f"note: {note}" for note in account.notes)
     yield from (f"not compared: {name} is on one side only" for name in comparison.unmatched)
+
+
+def left_out(arms: Sequence[str], width: int = WIDTH) -> Iterator[str]:
+    """Which arms of a run are compared with none."""
+    if arms:
+        told = f"Left out: {', '.join(arms)}: no other arm did the same work under the same load."
+        yield wrapped(told, width)
 
 
 def refused(comparison: Comparison) -> Iterator[str]:

@@ -7,11 +7,11 @@ from results.comparison import Comparison
 from results.crossing import crossings
 
 _AHEAD = {
-    frozenset({1}): "other ahead",
-    frozenset({-1}): "base ahead",
-    frozenset({1, 0}): "other ahead, if anybody",
-    frozenset({-1, 0}): "base ahead, if anybody",
-    frozenset({0}): "nobody ahead",
+    frozenset({1}): "other is ahead at all of them",
+    frozenset({-1}): "base is ahead at all of them",
+    frozenset({1, 0}): "other is ahead at some of them, base at none",
+    frozenset({-1, 0}): "base is ahead at some of them, other at none",
+    frozenset({0}): "neither is surely ahead at any of them",
 }
 
 
@@ -34,7 +34,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         prefix = f"{', '.join(names)}: " if names else ""
         name = "batch size" if one.load == "requests" else one.load
         if one.at is None or one.low is None or one.high is None or one.between is None:
-            span = f"{prefix}nobody overtakes from {name} {one.loads[0]:g} to {one.loads[-1]:g}: "
+            span = f"{prefix}neither overtakes from {name} {one.loads[0]:g} to {one.loads[-1]:g}: "
             told = f"{label(one.metric)}: {_AHEAD[frozenset(one.ahead)]}"
             settled.setdefault(span, []).append(told)
         else:
@@ -43,7 +43,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
             yield (
                 f"{prefix}{label(one.metric)}: {before} is ahead at {name} {one.between[0]:g} and "
                 f"{after} at {one.between[1]:g}; were the change straight in between, they would "
-                f"be equal at {at}, and nobody surely ahead from {low} to {high}"
+                f"be equal at {at}, and neither surely ahead from {low} to {high}"
             )
     for span, metrics in settled.items():
         yield span + "; ".join(metrics)

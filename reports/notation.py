@@ -237,7 +237,12 @@ def _change_decimals(ratio: float, *ends: float) -> int:
     half = (max(ends) - min(ends)) * 50 if ends else 0.0
     if not half:
         return 1 if round(abs(ratio - 1) * 1000) or ratio == 1 else 3
-    return min(4, max(0, 1 - math.floor(math.log10(half))))
+    return min(4, places(half))
+
+
+def places(half: float) -> int:
+    """As many as show two digits of the half width of an interval."""
+    return max(0, 1 - math.floor(math.log10(half)))
 
 
 def _change(ratio: float, decimals: int) -> str:
@@ -315,7 +320,9 @@ def _figure_decimals(figure: Figure, fit: Scale) -> int:
     value = (figure.value or 0.0) * fit.factor
     if figure.unit in {"count", "tokens"} and value.is_integer():
         return 0
-    return 1 if figure.unit == "share" else _decimals(value)
+    most = 1 if figure.unit == "share" else _decimals(value)
+    half = ((figure.high or 0.0) - (figure.low or 0.0)) / 2 * fit.factor if bounded(figure) else 0.0
+    return min(most, places(half)) if half > 0 else most
 
 
 def _suffix(fit: Scale, *, unit: bool) -> str:

@@ -1,15 +1,22 @@
-"""A plan as a table: what would run, what starting it does, and how long all of it takes."""
+"""A plan as text: what it comes to, what would run, and what starting it does."""
 
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reports.experiment import Settings, alike, fitted, words
 from reports.notation import counted, duration, number
 from reports.tables import NARROW, Column, Sheet, drawn
 from results.gap import detectable, planned_error, provable
+from results.run import Run
 
 PARTS = ("workload", "load")
+
+GUESSED = (
+    "What is simulated starts nothing, and may take half or twice as long, as cores differ; how "
+    "many requests fit into a window is a guess"
+)
 
 DISCORDANT = (0.01, 0.05, 0.15)
 """Shares of answers whose score two runs of one engine may differ in: few, some, and many."""
@@ -24,20 +31,47 @@ def plan_table(
     simulated: float = 0.0,
     servers: int = 0,
     warmups: int = 0,
+    gpus: int = 0,
+    guessed: bool = False,
+    resident: Sequence[Sequence[str]] = (),
+    missing: Sequence[str] = (),
     width: int | None = None,
 ) -> str:
-    """A row a point, then the lines that say what starting each arm does, then the total.
+    """What it comes to, a row a point, then the lines that say what starting each arm does.
 
     The arguments are the fields of `suites.description.Description`, its rows as mappings.
     """
     width = width or shutil.get_terminal_size((NARROW, 24)).columns
-    lines = [drawn(_sheet(rows), width), "", "What starting each arm does"]
-    for arm, told in starts.items():
-        # Longer than the width where they are, because they are commands to copy.
-        lines += ["", arm, *(f"    {line}" for line in told)]
     refused = sum(bool(row.get("unsupported")) for row in rows)
-    total = _total(len(rows), refused, seconds, unknown, simulated) + _on_top(servers, warmups)
-    return "\n".join([*lines, "", textwrap.fill(total, width)])
+    total = _total(len(rows), refused, seconds, unknown, simulated, gpus)
+    summary = [total + _on_top(servers, warmups), *_resident(resident)]
+    if guessed:
+        summary.append(GUESSED)
+    lines = [_filled(line, width) for line in summary]
+    # Longer than the width where they are, because they are commands to copy.
+    lines += [*missing, "", drawn(_sheet(rows), width), "", "What starting each arm does"]
+    for arm, told in starts.items():
+        lines += ["", arm, *(f"    {line}" for line in told)]
+    return "\n".join(lines)
+
+
+def _filled(line: str, width: int) -> str:
+    return textwrap.fill(line, width, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def by_experiment(names: Iterable[str]) -> str:
+    """How many points have each experiment: `4 points of a, 2 points of b`."""
+    counts = Counter(names).items()
+    return ", ".join(f"{counted(count, 'point')} of {name}" for name, count in counts)
+
+
+def left_to_run(run: Run) -> str:
+    """Which points of its plan a run has yet to run, and how."""
+    begun = {one.cell.name for one in run.points if one.status in {"broken", "not started"}}
+    names = {*run.planned, *begun}
+    left = by_experiment(one["experiment"] for one in run.plan["points"] if one["name"] in names)
+    way = "the same command without --only goes on with them"
+    return f"Left to run of the suite: {f'{left}: {way}' if left else 'nothing'}"
 
 
 def _sheet(rows: Sequence[Settings]) -> Sheet:
@@ -56,7 +90,7 @@ def _sheet(rows: Sequence[Settings]) -> Sheet:
     names = ("position", "experiment", "arm", "repeat", *PARTS, "time")
     numbers = {"position", "repeat", "time"}
     return Sheet(
-        title=f"Plan: {counted(len(rows), 'point')}",
+        title="Points in their order",
         columns=tuple(Column(name=name, number=name in numbers) for name in names),
         rows=tuple(_row(row, shared[row["experiment"]]) for row in rows),
         notes=(
@@ -131,12 +165,16 @@ def _row(row: Settings, shared: Mapping[str, Settings]) -> tuple[str, ...]:
     )
 
 
-def _total(points: int, refused: int, seconds: float, unknown: int, simulated: float) -> str:
-    """`24 points, about 32 s in all`, and what that does not say."""
+def _total(
+    points: int, refused: int, seconds: float, unknown: int, simulated: float, gpus: int
+) -> str:
+    """`Plan: 24 points, at most 2 GPUs at once, about 32 s in all`, and what that does not say."""
     about = duration(seconds) if seconds >= 60 else f"{max(1, round(seconds))} s"
-    told = [counted(points, "point")]
+    told = [f"Plan: {counted(points, 'point')}"]
     if refused:
         told.append(f"{refused} unsupported")
+    if gpus:
+        told.append(f"at most {counted(gpus, 'GPU')} at once")
     if points > unknown + refused:
         told.append(f"about {about} in all")
     if unknown:
@@ -151,3 +189,11 @@ def _on_top(servers: int, warmups: int) -> str:
     if servers:
         return f"; {counted(servers, 'start')} of a server and the warm-ups come on top"
     return "; the warm-ups come on top" if warmups else ""
+
+
+def _resident(servers: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Which servers stay up between their points, and which arms have one in common."""
+    if servers:
+        beside = " beside each other on the same GPUs" if len(servers) > 1 else ""
+        names = [f"{' and '.join(arms)}{' (one server)' * (len(arms) > 1)}" for arms in servers]
+        yield f"Started once, and then up{beside} to the end: {', '.join(names)}"

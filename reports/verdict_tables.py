@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from reports.account import Account, CellAccount
 from reports.gaps import gap_sheet
 from reports.labels import marked
-from reports.notation import changed, counted, label, measured, number, percent
+from reports.notation import bound, changed, counted, label, measured, number, percent
 from reports.tables import Column, Sheet, headings
 from reports.verdicts import change, explored, gated, limit, more, share
 from results.comparison import CellComparison, Comparison
 from results.contrast import Drift
-from results.direction import DIRECTIONS
+from results.direction import DIRECTIONS, in_points
 from results.effect import Effect
 from results.moved import MOST
 from results.standing import Difference
-from results.verdict import Gate, Judgement
+from results.verdict import Gate, Judgement, Margin
 
 TOLD = (
     "MDD: the smallest difference that such runs show in 80 of 100 cases; changes are other "
@@ -23,6 +23,9 @@ TOLD = (
 
 FEW = 6
 """So many exploratory metrics that are worse are named; more are counted."""
+
+FAR_WIDER = 3.0
+"""So many times the relative part of a margin the absolute part is when that is worth a warning."""
 
 SMALL = 0.01
 """A drift over all runs that is smaller does not matter where no margin says what does."""
@@ -84,6 +87,7 @@ def cell_notes(cell: CellAccount, account: Account, *, whole: bool = False) -> l
 
 def gate_sheet(account: Account) -> Sheet:
     """A row for each rule and cell: whether it passed, and why."""
+    rules = gated(account)
     rows = [
         (
             GATES[one.gate or "pass"],
@@ -94,10 +98,10 @@ def gate_sheet(account: Account) -> Sheet:
             share(one.effect, one.effect.detectable, 2),
             _verdict(one),
         )
-        for cell, one in gated(account)
+        for cell, one in rules
     ]
     columns = headings(("gate", "metric", "cell"), ("change", "margin", "MDD"), ("verdict",))
-    notes = (*_undecided(gated(account)), *_certain(gated(account)))
+    notes = (*_widened(rules), *_undecided(rules), *_certain(rules))
     title = marked("Rules: no metric is worse by more than its margin", account.mark)
     return Sheet(title=title, columns=columns, rows=tuple(rows), notes=notes)
 
@@ -235,6 +239,24 @@ def _undecided(rules: Iterable[tuple[CellAccount, Judgement]]) -> Iterator[str]:
         if one.gate in {"inconclusive", "invalid"}:
             told = (f"{one.verdict}: {one.reason}", *cell.cell.problems, more(one))
             yield f"{label(one.effect.metric)}, {cell.place}: {'; '.join(filter(None, told))}"
+
+
+def _widened(rules: Iterable[tuple[CellAccount, Judgement]]) -> Iterator[str]:
+    """Which rules let pass far more than their percentage, in the cell where that is most."""
+    widest: dict[tuple[str, Margin], tuple[float, str]] = {}
+    for cell, one in rules:
+        metric, base, stated = one.effect.metric, one.effect.base, one.stated
+        if not (stated.relative and stated.absolute and base) or in_points(metric):
+            continue
+        times, asked = stated.absolute / base / stated.relative, percent(stated.relative)
+        told = (
+            f"warning: {label(metric)} in {cell.place} passes up to {percent(one.margin)} worse, "
+            f"not {asked}: {bound(stated.absolute, one.effect.unit)} of its margin are "
+            f"{number(times, 1)} times {asked} of the "
+            f"{measured(base, one.effect.unit, with_unit=True)} of base; state a smaller part"
+        )
+        widest[metric, stated] = max(widest.get((metric, stated), (0.0, "")), (times, told))
+    yield from (told for times, told in widest.values() if times >= FAR_WIDER)
 
 
 def _certain(rules: Iterable[tuple[CellAccount, Judgement]]) -> Iterator[str]:

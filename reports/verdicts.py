@@ -14,6 +14,7 @@ from reports.notation import (
     multiple,
     number,
     percent,
+    places,
 )
 from results.comparison import Comparison
 from results.contrast import IDENTICAL
@@ -88,20 +89,22 @@ def change(effect: Effect) -> str:
 def in_unit(effect: Effect, *, plain: bool = False) -> tuple[str, str]:
     """The change and its interval; `plain` is without signs, but where it may be none at all."""
     if effect.gap:
-        return _hundredths(effect.gap, plain=plain)
+        return _gap_in_points(effect.gap, plain=plain)
     told, ends = (by if plain else changed)(effect.ratio or 1.0, effect.low, effect.high)
     if not in_points(effect.metric):
         return told, ends
     return told.replace(" %", " points"), ends.replace(" %", " points")
 
 
-def _hundredths(gap: Gap, *, plain: bool) -> tuple[str, str]:
-    """A gap in accuracy and its interval, to the hundredth of a point as its errors are shown."""
+def _gap_in_points(gap: Gap, *, plain: bool) -> tuple[str, str]:
+    """A gap in accuracy and its interval, to two digits of its half width, or to the hundredth."""
     change, *ends = (one * 100 for one in (gap.change, gap.low, gap.high) if one is not None)
+    half = (max(ends) - min(ends)) / 2 if ends else 0.0
+    most = min(2, places(half)) if half else 2
     sign = "" if plain and (not ends or ends[0] * ends[1] >= 0) else "+"
     ends = ends if sign else sorted(map(abs, ends))
-    told = f"{abs(change):.2f}" if plain else f"{change:+.2f}"
-    interval = " to ".join(f"{end:{sign}.2f}" for end in ends)
+    told = f"{abs(change):.{most}f}" if plain else f"{change:+.{most}f}"
+    interval = " to ".join(f"{end:{sign}.{most}f}" for end in ends)
     return f"{told} points", f"{interval} points" if ends else ""
 
 

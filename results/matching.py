@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from results.run import RunPoint
-from results.side import Side
+from results.run import Run, RunPoint
+from results.side import Side, within
 
 Points = tuple[RunPoint, ...]
 
@@ -42,6 +42,25 @@ def match(base: Side, other: Side) -> tuple[tuple[Match, ...], tuple[str, ...]]:
         else:
             alone.append(points)
     return tuple(found), tuple(label(points) for points in (*alone, *left))
+
+
+def comparable(run: Run) -> tuple[tuple[tuple[Side, Side], ...], tuple[Side, ...]]:
+    """Each arm of a run beside the first one that has a cell in common with it, and arms left over.
+
+    Where no two arms have any, the first one beside each other one, which will be refused. Raises
+    InputError as `within` does.
+    """
+    every = within(run)
+    firsts: list[Side] = []
+    pairs: list[tuple[Side, Side]] = []
+    for side in (every[0][0], *(other for _, other in every)):
+        base = next((one for one in firsts if match(one, side)[0]), None)
+        if base is None:
+            firsts.append(side)
+        else:
+            pairs.append((base, side))
+    alone = tuple(one for one in firsts if not any(one is base for base, _ in pairs))
+    return (tuple(pairs), alone) if pairs else (every, ())
 
 
 def _cells(points: Iterable[RunPoint]) -> list[Points]:

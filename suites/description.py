@@ -12,7 +12,8 @@ from harness.vllm import nodes
 from harness.vllm.engine import Vllm
 from reports.notation import counted
 from results.errors import UnsupportedError
-from suites.plan import Plan, estimate, staying
+from suites.needs import missing
+from suites.plan import Plan, estimate, one_server, staying
 from suites.words import listed
 from workloads import documents
 from workloads.agentx import AgentX
@@ -51,7 +52,9 @@ class Description:
 
     `seconds` sums what can be guessed, `unknown` counts the points whose time cannot; `simulated`
     is the virtual time that is sure to pass, `servers` the number of real servers to start and
-    `warmups` how often a real one is warmed up, whoever started it.
+    `warmups` how often a real one is warmed up, whoever started it. `gpus` are those that real ones
+    take at once at most. `guessed` says that simulated points are among it, whose time is a guess.
+    `resident` names the arms of each server that stays up, `missing` is what is not there yet.
     """
 
     rows: tuple[Row, ...]
@@ -61,6 +64,10 @@ class Description:
     simulated: float
     servers: int
     warmups: int
+    gpus: int
+    guessed: bool
+    resident: tuple[tuple[str, ...], ...]
+    missing: tuple[str, ...]
 
 
 def describe(plan: Plan) -> Description:
@@ -69,6 +76,7 @@ def describe(plan: Plan) -> Description:
     asked = list(zip(plan.points, refusals, strict=True))
     rows = tuple(_row(point, refusal) for point, refusal in asked)
     running = [point for point, refusal in asked if refusal is None]
+    real = [point for point in running if point.deployment.engine.clock == "wall"]
     times = [row.seconds for row in rows if row.unsupported is None]
     return Description(
         rows=rows,
@@ -77,7 +85,11 @@ def describe(plan: Plan) -> Description:
         unknown=times.count(None),
         simulated=sum(map(_simulated, running)),
         servers=_servers(running),
-        warmups=sum(p.deployment.engine.clock == "wall" and p.load.warmup > 0 for p in running),
+        warmups=sum(point.load.warmup > 0 for point in real),
+        gpus=max((point.deployment.topology.gpus for point in real), default=0),
+        guessed=len(real) < len(running),
+        resident=tuple(_resident(running)),
+        missing=missing(running),
     )
 
 
@@ -102,6 +114,14 @@ def _servers(points: Sequence[Point]) -> int:
             case engine:
                 own += engine.clock == "wall"
     return own + len(staying(points))
+
+
+def _resident(points: Sequence[Point]) -> Iterator[tuple[str, ...]]:
+    """The arms of each server that stays up between its points."""
+    arms: dict[str, dict[str, None]] = {}
+    for point in points:
+        arms.setdefault(one_server(point.deployment), {})[point.deployment.arm] = None
+    yield from (tuple(arms[server]) for server in staying(points))
 
 
 def _row(point: Point, refusal: str | None) -> Row:

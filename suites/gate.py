@@ -1,5 +1,6 @@
 """A candidate held against a baseline by rules, and what an engine against itself shows."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,18 +8,19 @@ from pathlib import Path
 
 from reports.account import Account, account
 from reports.command import judging
-from reports.notation import counted
+from reports.notation import counted, number
 from results import calibration as noises
 from results import ledger
-from results.baseline import KEEPS, baseline
+from results.baseline import KEEPS, REQUESTS, Baseline, baseline
 from results.calibration import Calibration
 from results.comparability import differences
 from results.comparison import EXPLORED, compare
 from results.copies import counted_once
 from results.errors import FolderError, InputError
+from results.matching import comparable
 from results.origin import check_cells, check_makers
 from results.run import Run, identity, read
-from results.side import Side, within
+from results.side import Side
 from results.verdict import Margin, Rule
 from suites import rules as written_rules
 from suites.reading import Problem
@@ -34,17 +36,19 @@ def compared(
     calibration: Path | None = None,
     factors: Sequence[str] = (),
     allow: Sequence[str] = (),
-) -> list[Account]:
-    """The comparison of two sides; of one run's first arm with each other arm of it.
+) -> tuple[list[Account], tuple[str, ...]]:
+    """The comparison of two sides, or of a run's arms, and the arms that have nothing in common.
 
-    Rules are those of the file, or those that other's suite declares; there may be none.
+    Each arm of a run is held against the first one that did some of the same work. Rules are those
+    of the file, or those that other's suite declares; there may be none.
     """
-    pairs = [ledger.sides([base], [other])] if other else list(within(read(Path(base))))
+    pairs, alone = ((ledger.sides([base], [other]),), ()) if other else comparable(read(Path(base)))
     known = _known(calibration)
-    return [
+    found = [
         _account(one, two, rules_for(two, rules), known, factors=factors, allow=allow)
         for one, two in pairs
     ]
+    return found, tuple(one.name for one in alone)
 
 
 def gated(
@@ -128,6 +132,8 @@ def remembered(
         raise InputError("baseline: write -o FILE to begin one, or --update FILE to add to one")
     if out and out.exists():
         raise InputError(f"{out} is there already: add to it with --update, or remove it first")
+    for folder in folders:
+        _refuse_arm(str(folder), path)
     old = ledger.read(path) if update else None
     keeps = keeps or (old.keeps if old else KEEPS)
     named = [path for folder in folders for path in ledger.runs_in(folder)]
@@ -139,12 +145,33 @@ def remembered(
     known = [run.path.name for run in old.runs] if old else []
     names = [run.path.name for run in made.runs]
     gone = [name for name in (*known, *(folder.name for folder in named)) if name not in names]
-    whole = "every request" if made.paired == len(names) else "the requests of the newest"
-    requests = whole if made.paired else "no single requests"
-    said = f"{path} holds {counted(len(names), 'run')} of {made.suite} and {requests}"
+    said = f"{path} holds {counted(len(names), 'run')} of {made.suite}, {_kept(made)}"
     dropped = f"; it keeps the {keeps} newest, so these left it: {', '.join(gone)}"
     again = f"; {counted_once(made.copies, len(names))}" if made.copies else ""
     return said + dropped * bool(gone) + again
+
+
+def _refuse_arm(written: str, path: Path) -> None:
+    """Raises InputError where an arm is named: a baseline keeps those of its runs all."""
+    folder, colon, arm = written.partition(":")
+    if colon and not Path(written).exists() and Path(folder).is_dir():
+        against = shlex.quote(f"{path}:{arm}")
+        raise InputError(
+            f"{written}: a baseline keeps all arms of a run: write {folder}, and name the arm "
+            f"where it is used, as in `paceline gate RUN:ARM --baseline {against}`"
+        )
+
+
+def _kept(made: Baseline) -> str:
+    """What a baseline keeps of its runs, beside their figures."""
+    if made.paired == len(made.runs):
+        return "each with all its requests"
+    if made.paired:
+        return f"with all requests of the newest {made.paired} and only figures of the others"
+    return (
+        f"with figures alone, as the newest run has more than {number(REQUESTS, 0)} requests: a "
+        "gate that fails will not name the slower ones"
+    )
 
 
 def calibrated(

@@ -21,10 +21,12 @@ def launch(
     if unfinished:
         tell(f"Resuming {unfinished}")
         return reopen(unfinished)
-    if not new and complete(out, planned.suite, planned.hash):
-        tell("An earlier run of this very plan is complete: starting anew")
+    repeated = not new and complete(out, planned.suite, planned.hash)
     simulated = all(point.deployment.engine.clock == "virtual" for point in planned.points)
     # A simulated server is always new, so its runs may repeat to the byte. A real one may remember
     # an earlier run, so nothing that is sent to it may ever have been sent before.
     salt = suite.seed if simulated else secrets.randbits(32)
-    return create(out, planned.suite, suite.text, planned.facts(), environment(), salt)
+    made = create(out, planned.suite, suite.text, planned.facts(), environment(), salt)
+    if repeated:
+        tell(f"An earlier run of this very plan is complete: starting anew in {made.path}")
+    return made

@@ -5,8 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
+from statistics import fmean
 from typing import Any
 
+from harness.engine import Deployment
 from harness.load import Closed, Load, Open, Recorded
 from harness.point import Point
 from harness.vllm.engine import Vllm
@@ -18,6 +20,9 @@ from suites.words import listed, nearest, quoted
 from workloads.prompt import seed_of
 from workloads.questions import Questions
 from workloads.session import Workload
+
+TYPICAL = 4
+"""From how many sessions of a workload it is guessed how long simulating others takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +100,13 @@ def staying(points: Iterable[Point]) -> dict[str, float]:
     for deployment in {id(point.deployment): point.deployment for point in points}.values():
         match deployment.engine:
             case Vllm(resident_share=float(share)):
-                shares[repr(replace(deployment, pinned=True))] = share
+                shares[one_server(deployment)] = share
     return shares
+
+
+def one_server(deployment: Deployment) -> str:
+    """What makes a server one: who sends to it pins sessions to its ranks, or does not."""
+    return repr(replace(deployment, pinned=True))
 
 
 def _as_written(suite: Suite) -> list[Point]:
@@ -138,34 +148,61 @@ def estimate(point: Point) -> float | None:
     """About how many seconds of wall time a point takes; None where nobody can know.
 
     On the wall clock: the window and its grace; the server's start and the warm-up come on top.
-    On the virtual clock: 30 ms, and 1.5 ms for each request there may be, of which a lane sends one
-    in ten seconds; as measured on one core.
+    On the virtual clock, as timed on one core: 40 ms, and what each request takes, warm-ups too.
+    How many requests a window holds is a guess.
     """
     load = point.load
     if point.deployment.engine.clock == "wall":
         return load.duration + load.grace if load.duration else None
+    session = _effort(point.workload)  # type: ignore[arg-type]  # a frozen dataclass has a hash
     requests = []
     if load.duration:
-        requests.append(_lanes(load) * load.duration / 10)
+        requests.append(_in_window(load, load.duration, session))
     if load.sessions:
-        turns = _turns(point.workload)  # type: ignore[arg-type]  # a frozen dataclass has a hash
-        requests.append(float(load.sessions * turns))
-    return 0.03 + 0.0015 * min(requests)
+        requests.append(load.sessions * session.requests)
+    rounds = load.warmup * point.deployment.topology.ranks
+    return 0.04 + session.cost * min(requests) + 0.0007 * rounds * session.shapes
 
 
-def _lanes(load: Load) -> float:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """What a typical session asks of the simulator.
+
+    `cost` are the seconds of wall time that a request takes, `pace` the seconds of virtual time
+    from one to the next; `shapes` are the requests of a round of warm-up.
+    """
+
+    requests: float
+    cost: float
+    pace: float
+    shapes: int
+
+
+def _in_window(load: Load, seconds: float, session: Effort) -> float:
+    """About how many requests are sent within so many seconds."""
+    in_turn = seconds / session.pace
     match load:
         case Closed():
-            return load.concurrency
+            return load.concurrency * in_turn
         case Open():
-            return load.rate * 100  # sessions of about 100 seconds
+            return load.rate * seconds * min(session.requests, max(1.0, in_turn / 2))
         case Recorded():
-            return load.sessions * load.speed
+            return load.sessions * min(session.requests, load.speed * in_turn)
 
 
 @cache
-def _turns(workload: Workload) -> int:
-    # To make the first one would load lm-eval.
+def _effort(workload: Workload) -> Effort:
+    # To make a session would load lm-eval, and most of what a question takes is its grading.
     if isinstance(workload, Questions):
-        return 1
-    return sum(len(session.turns) for session in islice(workload.sessions(0), 1))
+        return Effort(requests=1, cost=0.003, pace=1.0, shapes=1)
+    sessions = list(islice(workload.sessions(0), TYPICAL))
+    turns = [turn for session in sessions for turn in session.turns]
+    if not turns:
+        return Effort(requests=0, cost=0.0, pace=1.0, shapes=0)
+    return Effort(
+        requests=len(turns) / len(sessions),
+        cost=0.0006 + 1e-5 * fmean(turn.output for turn in turns),
+        # The mean of all delays would be that of a few long ones, which few windows hold.
+        pace=fmean(min(10.0, 0.05 + 0.01 * turn.output + turn.delay) for turn in turns),
+        shapes=sum(len(session.turns) for session in workload.warmup(0)),
+    )

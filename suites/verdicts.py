@@ -50,11 +50,11 @@ def compare(
 
     Example: paceline compare runs/smoke-20260101T120000Z
     """
-    from reports.comparison import comparison_text
+    from reports.comparison import comparison_text, left_out
     from reports.facts import comparison_facts
     from suites.gate import compared
 
-    found = compared(
+    found, alone = compared(
         base,
         other,
         rules=rules,
@@ -62,7 +62,7 @@ def compare(
         factors=factors or (),
         allow=allow or (),
     )
-    print("\n\n".join(comparison_text(one) for one in found))
+    print("\n\n".join([*map(comparison_text, found), *left_out(alone)]))
     if out:
         from reports.comparison_page import write_comparison
 
@@ -71,7 +71,7 @@ def compare(
             write_comparison(one, page)
             print(f"Wrote {page}")
     if as_json:
-        print_json({"comparisons": [comparison_facts(one) for one in found]})
+        print_json({"comparisons": [comparison_facts(one) for one in found], "left_out": alone})
     if any(one.comparison.refusals for one in found):
         raise typer.Exit(Exit.BAD_INPUT)
 

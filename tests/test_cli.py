@@ -195,3 +195,19 @@ def test_questions_without_the_extra_are_refused_with_what_to_install(tiny, sour
     assert done.returncode == Exit.BAD_INPUT
     assert "needs lm-eval, which is not installed: install 'paceline[accuracy]'" in done.stderr
     assert not (tiny.parent / "runs").exists()
+
+
+def test_what_is_left_of_the_suite_is_said_where_an_experiment_is_chosen(tiny):
+    tiny.write_text(TINY + TINY[TINY.index("  - name") :].replace("cold", "warm"))
+    planned = paceline("plan", tiny, "--only", "cold")
+    left_out = "Left out of the suite by --only: 2 points of warm\nPlan: 2 points"
+    assert planned.stdout.startswith(left_out)
+    run = ("run", tiny, "--quiet", "--only")
+    told = paceline(*run, "cold").stdout
+    assert "\nLeft to run of the suite: 2 points of warm: the same command without --only" in told
+    again = paceline(*run, "cold")
+    assert "All points of cold are done: --new measures them anew" in again.stderr
+    assert "Left to run of the suite: nothing" in paceline(*run, "warm").stdout
+    anew = paceline(*run, "cold")
+    assert "An earlier run of this very plan is complete: starting anew in runs/tiny" in anew.stderr
+    assert "2 points of warm" in anew.stdout

@@ -1,5 +1,6 @@
 """The gate as CI meets it: what passes, what fails, and what must never pass."""
 
+import re
 import shutil
 from xml.etree import ElementTree
 
@@ -264,3 +265,66 @@ def test_a_folder_of_runs_is_all_of_them(runs, tmp_path):
     assert [one["runs"] for one in against] == [[3, 3]] * 2
     again = "3 of 6 runs of base are copies of others, the same to the last digit, and count once"
     assert all(again in one["notes"] for one in against)
+
+
+OTHER_WORK = """\
+  - name: long
+    engine: {kind: sim, noise: 0.02}
+    topology: [TP1, TP4]
+    workload: {kind: single, prompt: 2000, output: 4}
+    load: {kind: closed, concurrency: 1, sessions: 6}
+  - name: alone
+    engine: {kind: sim}
+    topology: TP8
+    workload: {kind: single, prompt: 64, output: 4}
+    load: {kind: closed, concurrency: 1, sessions: 6}
+"""
+
+
+def test_arms_of_one_run_that_did_other_work_are_compared_with_each_other_or_left_out(tmp_path):
+    text = SUITE.replace("topology: TP2", "topology: [TP2, DP2]")
+    run = made(tmp_path, "repeats=2", text=text.replace("gate:", f"{OTHER_WORK}gate:"))
+    result = paceline("compare", run, "--json")
+    assert result.exit_code == Exit.GOOD, result.stdout
+    named = [(one["base"], one["other"]) for one in said(result)["comparisons"]]
+    assert named == [("sim TP2", "sim DP2"), ("sim TP1", "sim TP4")]
+    assert said(result)["left_out"] == ["sim TP8"]
+    assert "\nLeft out: sim TP8: no other arm did the same work under" in result.stdout
+
+
+def test_arms_that_all_did_other_work_are_refused(tmp_path):
+    other = OTHER_WORK.replace("[TP1, TP4]", "TP4")
+    run = made(tmp_path, "repeats=1", text=SUITE.replace("gate:", f"{other}gate:"))
+    result = paceline("compare", run)
+    assert result.exit_code == Exit.BAD_INPUT
+    assert "refused: workload.kind" in result.stdout
+
+
+def test_an_arm_is_named_where_a_baseline_is_used_and_not_where_it_is_made(tmp_path):
+    two = SUITE.replace("topology: TP2", "topology: [TP2, TP4]")
+    base, new = made(tmp_path / "base", text=two), made(tmp_path / "new", ALIKE, text=two)
+    file = tmp_path / "b.json"
+    refused = paceline("baseline", f"{base}:TP4", "-o", file)
+    assert refused.exit_code == Exit.BAD_INPUT
+    assert f"a baseline keeps all arms of a run: write {base}, and name the arm" in refused.stderr
+    assert f"paceline gate RUN:ARM --baseline {file}:TP4" in refused.stderr
+    kept = paceline("baseline", base, "-o", file)
+    assert kept.stdout == f"{file} holds 1 run of tiny, each with all its requests\n"
+    result = paceline("gate", f"{new}:TP4", "--baseline", f"{file}:TP4", "--json")
+    assert result.exit_code == Exit.GOOD, result.stdout
+    assert gates(result) == {"pass": 2}
+
+
+def test_a_margin_that_is_far_wider_than_its_percentage_is_warned_of(runs, tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "ttft: no worse than 5 % and 90 ms\ntpot: no worse than 5 % and 0.5 ms/token\n"
+    )
+    result = paceline("gate", runs["slower"], "--baseline", runs["base"], "--rules", rules)
+    told = " ".join(result.stdout.split())
+    assert told.count("warning:") == 1
+    assert re.search(
+        r"warning: TTFT in closed 2 passes up to \d+ % worse, not 5 %: 90 ms of its margin are "
+        r"[\d.]+ times 5 % of the [\d.]+ ms of base; state a smaller part",
+        told,
+    )

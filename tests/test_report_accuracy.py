@@ -66,8 +66,8 @@ def test_the_table_of_a_run_has_accuracy_with_its_interval_and_what_went_wrong(r
 
 def test_a_gap_is_told_in_points_with_both_errors(run: Run) -> None:
     text = comparison_text(told(run))
-    assert "on is 4.67 points lower than off in accuracy, which is worse (95 % interval" in text
-    assert line(text, "difference") == "difference -4.67 points -4.67 points"
+    assert "on is 4.7 points lower than off in accuracy, which is worse (95 % interval" in text
+    assert line(text, "difference") == "difference -4.7 points -4.7 points"
     said = re.search(r"95 % interval ([\d.]+) to ([\d.]+) points\)\.", " ".join(text.split()))
     assert f" -{said[2]} to -{said[1]} points" in line(text, "95 % interval")
     paired, unpaired = (
@@ -147,7 +147,7 @@ def test_the_page_of_a_run_shows_arms_apart_and_no_chart_of_load(run: Run) -> No
     page = render([run])
     assert "Accuracy, arm against arm" in page
     assert "Gap in accuracy: off against on" in page
-    assert "-4.67 points" in page
+    assert "-4.7 points" in page
     pooled = pool([summarise(point) for point in run.points])
     assert charts(pooled, styles(["off", "on"])) == []
 
@@ -157,7 +157,7 @@ def test_the_terminal_shows_the_gap_after_a_run_and_nothing_where_none_was_asked
 ) -> None:
     text = gap_text(run)
     assert "Gap in accuracy: sums, closed 8" in text
-    assert "sums: on is 4.67 points lower" in text
+    assert "sums: on is 4.7 points lower" in text
     alone = asked_folder(tmp_path, {"off": lambda _: right(20)})
     assert gap_text(alone) == ""
     assert list(arms_apart(alone)) == []

@@ -14,7 +14,7 @@ def said(*ratios):
 def test_who_overtakes_is_said_with_the_load_and_its_interval():
     assert said(-0.10, -0.05, 0.10) == (
         "output per GPU: base is ahead at concurrency 16 and other at 64; were the change straight "
-        "in between, they would be equal at 25.4, and nobody surely ahead from 21.1 to 30.6"
+        "in between, they would be equal at 25.4, and neither surely ahead from 21.1 to 30.6"
     )
     assert "other is ahead at concurrency 16 and base at 64;" in said(0.10, 0.05, -0.10)
 
@@ -32,7 +32,7 @@ def test_what_was_simulated_is_called_so():
 
 
 def test_places_that_are_not_changed_are_said_too():
-    span = "nobody overtakes from concurrency 4 to 64: output per GPU: "
-    assert said(-0.10, -0.05, -0.10) == f"{span}base ahead"
-    assert said(0.10, 0.01, 0.01) == f"{span}other ahead, if anybody"
-    assert said(0.01, 0.0, -0.01) == f"{span}nobody ahead"
+    span = "neither overtakes from concurrency 4 to 64: output per GPU: "
+    assert said(-0.10, -0.05, -0.10) == f"{span}base is ahead at all of them"
+    assert said(0.10, 0.01, 0.01) == f"{span}other is ahead at some of them, base at none"
+    assert said(0.01, 0.0, -0.01) == f"{span}neither is surely ahead at any of them"

@@ -28,7 +28,9 @@ ROWS = [
 STARTS = {"sim TP4 replay=on": ["SIMULATED", "a line " * 20]}
 
 PLAN = f"""\
-Plan: 4 points
+Plan: 4 points, about 1 min 05 s in all, simulating at least 3 min 00 s
+
+Points in their order
 
  position  experiment  arm                repeat  workload  load             time
  ────────────────────────────────────────────────────────────────────────────────
@@ -44,16 +46,14 @@ What starting each arm does
 
 sim TP4 replay=on
     SIMULATED
-    {"a line " * 20}
-
-4 points, about 1 min 05 s in all, simulating at least 3 min 00 s"""
+    {"a line " * 20}"""
 
 
-def last_line(rows=ROWS, **totals):
-    return plan_table(rows, STARTS, width=200, **totals).splitlines()[-1]
+def first_line(rows=ROWS, **totals):
+    return plan_table(rows, STARTS, width=200, **totals).splitlines()[0]
 
 
-def test_a_plan_is_a_row_a_point_then_the_starts_then_the_total():
+def test_a_plan_is_what_it_comes_to_then_a_row_a_point_then_the_starts():
     assert plan_table(ROWS, STARTS, seconds=65.01, simulated=180.0, width=100) == PLAN
 
 
@@ -92,18 +92,46 @@ def test_traces_that_are_not_the_profiles_are_told_once_for_all_experiments():
 def test_what_is_unsupported_is_not_in_the_total():
     refused = ROWS[0] | {"seconds": None, "unsupported": "why"}
     told = plan_table([refused, *ROWS[1:]], STARTS, seconds=65.0, width=100)
-    assert told.endswith("\n4 points, 1 unsupported, about 1 min 05 s in all")
+    assert told.startswith("Plan: 4 points, 1 unsupported, about 1 min 05 s in all\n")
     assert "closed 1   unsupported\n" in told
-    assert last_line([refused], seconds=0) == "1 point, 1 unsupported"
+    assert first_line([refused], seconds=0) == "Plan: 1 point, 1 unsupported"
 
 
 def test_what_nobody_knows_is_not_in_the_total():
-    assert last_line(seconds=32.4) == "4 points, about 32 s in all"
-    assert last_line(seconds=0.2, unknown=1) == "4 points, about 1 s in all, 1 of unknown length"
-    assert last_line(ROWS[:1], seconds=0, unknown=1, servers=1) == (
-        "1 point, 1 of unknown length; 1 start of a server and the warm-ups come on top"
+    assert first_line(seconds=32.4) == "Plan: 4 points, about 32 s in all"
+    assert (
+        first_line(seconds=0.2, unknown=1)
+        == "Plan: 4 points, about 1 s in all, 1 of unknown length"
     )
-    assert last_line(ROWS[:1], seconds=120, warmups=1) == (
-        "1 point, about 2 min 00 s in all; the warm-ups come on top"
+    assert first_line(ROWS[:1], seconds=0, unknown=1, servers=1) == (
+        "Plan: 1 point, 1 of unknown length; 1 start of a server and the warm-ups come on top"
+    )
+    assert first_line(ROWS[:1], seconds=120, warmups=1) == (
+        "Plan: 1 point, about 2 min 00 s in all; the warm-ups come on top"
     )
     assert "unknown" in plan_table([ROWS[0] | {"seconds": None}], STARTS, seconds=0, width=100)
+
+
+def test_gpus_and_what_time_is_a_guess_stand_in_the_summary():
+    assert (
+        first_line(seconds=32.4, gpus=4)
+        == "Plan: 4 points, at most 4 GPUs at once, about 32 s in all"
+    )
+    told = plan_table(ROWS, STARTS, seconds=4, guessed=True, width=100).split("\n\n")[0]
+    assert "What is simulated starts nothing, and may take half or twice as long" in told
+
+
+def test_servers_that_stay_up_are_told_with_the_arms_that_share_one():
+    def summary(*servers):
+        return plan_table(ROWS, STARTS, seconds=4, resident=servers, width=200).splitlines()[1]
+
+    assert summary(("a",)) == "Started once, and then up to the end: a"
+    assert summary(("a",), ("b", "b unpinned")) == (
+        "Started once, and then up beside each other on the same GPUs to the end: a, b and "
+        "b unpinned (one server)"
+    )
+
+
+def test_what_is_missing_stands_before_the_rows():
+    told = plan_table(ROWS, STARTS, seconds=4, missing=["missing: x: make it"], width=100)
+    assert told.splitlines()[1] == "missing: x: make it"

@@ -402,3 +402,10 @@ def test_most_of_the_rows_are_named_by_those_that_are_not_meant():
     assert whose([rows[0], others[0], rows[1]], [*rows, *others]) == (
         "closed 1; sim TP4 replay=on, closed 2"
     )
+
+
+def test_a_wide_interval_leaves_its_figure_no_digits_that_mean_nothing():
+    figure = Figure(value=0.04568, unit="s", n=9, low=0.03368, high=0.05768)
+    assert brief(figure, shared_scale([figure])) == "46 ±12"
+    assert interval(figure) == "34–58 ms"
+    assert show(figure) == "46 ms"
