@@ -93,7 +93,7 @@ def plan(
     from suites.description import describe
 
     with sentences():
-        _, planned = _planned(suite, overrides)
+        _, planned = _planned(suite, overrides, only)
         whole = planned.hash
         if only:
             names = [one.experiment for one in planned.points]
@@ -124,7 +124,7 @@ def run(
     from harness.run import run as every_point
 
     with sentences():
-        asked, planned = _planned(suite, overrides)
+        asked, planned = _planned(suite, overrides, only)
         path, statuses = _measured(
             asked, planned, out, every_point, only=only, new=new, quiet=quiet
         )
@@ -312,12 +312,14 @@ def model(
         print(f"{folder} holds {name}")
 
 
-def _planned(name: str, overrides: Sequence[str] | None) -> tuple[Suite, Plan]:
+def _planned(
+    name: str, overrides: Sequence[str] | None, only: Sequence[str] | None = None
+) -> tuple[Suite, Plan]:
     from suites.plan import plan as make_plan
     from suites.suite import load
 
     suite = load(name, overrides or ())
-    return suite, make_plan(suite)
+    return suite, make_plan(suite, only or ())
 
 
 def _measured(

@@ -13,6 +13,9 @@ from results.run import Run, RunPoint
 from results.side import Side
 from results.verdict import Judgement
 
+OF_REQUESTS = frozenset(("ttft", "tpot", "e2el", "interactivity"))
+"""What single requests take, which in a fixed batch hangs on which of them was let in first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellAccount:
@@ -30,6 +33,11 @@ class CellAccount:
     def mark(self) -> str:
         """What must be said beside every number of it: `SIMULATED`, or nothing where measured."""
         return marks(self.provenances)
+
+    def aside(self, one: Judgement) -> bool:
+        """Whether it is told among the rest alone: a fixed batch is judged as a whole."""
+        batch = self.cell.workload.get("kind") == "batch"
+        return batch and not one.gated and one.effect.metric.partition(".")[0] in OF_REQUESTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +72,11 @@ class Account:
         return tuple(note for note in first if all(note in of_cell for of_cell in told))
 
     def judgements(self) -> Iterator[tuple[CellAccount, Judgement]]:
-        """Every judgement with its cell, in the order of the cells."""
+        """Every judgement but those told aside with its cell, in the order of the cells."""
         for cell in self.cells:
             for one in cell.cell.judgements:
-                yield cell, one
+                if not cell.aside(one):
+                    yield cell, one
 
 
 def account(comparison: Comparison, base: Side, other: Side) -> Account:

@@ -21,6 +21,10 @@ WIDTH = 100
 SLOWER = "12 % slower is 12 % more time, or 12 % fewer tokens a second for a user"
 
 
+FEW = 4
+"""So many cells of one side alone are named; of more, all but the first are counted."""
+
+
 def comparison_text(account: Account, width: int = WIDTH) -> str:
     """What the comparison says, cell by cell, and in what the sides differ."""
     parts = ["\n".join(wrapped(line, width) for line in headline(account))]
@@ -61,7 +65,19 @@ def sides(account: Account) -> Iterator[str]:
         yield f"noise: {comparison.calibration}{unused}"
     yield from comparison.uncalibrated
     yield from (f"note: {note}" for note in account.notes)
-    yield from (f"not compared: {name} is on one side only" for name in comparison.unmatched)
+    yield from _alone(comparison.unmatched)
+
+
+def _alone(names: Sequence[str]) -> Iterator[str]:
+    """The cells that only one side has, a few of many."""
+    if len(names) <= FEW:
+        yield from (f"not compared: {name} is on one side only" for name in names)
+        return
+    first = ", ".join(names[: FEW - 1])
+    yield (
+        f"not compared: {len(names)} cells are on one side only: {first} and "
+        f"{len(names) - FEW + 1} more"
+    )
 
 
 def left_out(arms: Sequence[str], width: int = WIDTH) -> Iterator[str]:

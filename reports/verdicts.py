@@ -26,8 +26,8 @@ from results.verdict import Judgement, Verdict
 
 LEADING = (
     (HEADLINE,),
-    ("ttft", "ttft.p50", "batch_tpot"),
-    ("tpot", "tpot.p50"),
+    ("ttft", "ttft.p50"),
+    ("tpot", "tpot.p50", "batch_tpot"),
     ("output_rate_per_gpu", "output_rate", "batch_rate_per_gpu", "batch_rate"),
     ("step_time",),
 )
@@ -185,8 +185,9 @@ def gated(account: Account) -> tuple[Judged, ...]:
 def explored(cell: CellAccount) -> tuple[tuple[Judgement, ...], tuple[Judgement, ...]]:
     """The exploratory judgements of a cell: those told one by one, and the rest."""
     free = [one for one in cell.cell.judgements if not one.gated]
-    core = sorted((one for one in free if _core(one)), key=lambda one: CORE.index(_core(one)))
-    return tuple(core), tuple(one for one in free if not _core(one))
+    told = [one for one in free if _core(one) and not cell.aside(one)]
+    rest = tuple(one for one in free if one not in told)
+    return tuple(sorted(told, key=lambda one: CORE.index(_core(one)))), rest
 
 
 def _core(one: Judgement) -> str:

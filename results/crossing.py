@@ -14,8 +14,11 @@ from results.comparison import CellComparison, Comparison
 from results.effect import Effect
 from results.verdict import Judgement
 
-METRICS = ("output_rate_per_gpu", "batch_rate_per_gpu", "ttft", "tpot", "interactivity.p90")
+METRICS = ("output_rate_per_gpu", "ttft", "tpot", "interactivity.p90")
 """The figures in which topologies are chosen."""
+
+BATCH_METRICS = ("batch_rate_per_gpu", "batch_tpot")
+"""Those of a fixed batch, which is timed as a whole."""
 
 _AHEAD = {"better": 1, "worse": -1}
 
@@ -48,7 +51,7 @@ class Crossing:
 
 
 def crossings(comparison: Comparison) -> Iterator[Crossing]:
-    """For every workload under several loads, and each of METRICS: every change of places, or none.
+    """For every workload under several loads, and each metric: every change of places, or none.
 
     Straight lines are of the logarithm of the ratio, and of the ends of its interval, over that of
     the load.
@@ -62,7 +65,7 @@ def crossings(comparison: Comparison) -> Iterator[Crossing]:
             key = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
             series.setdefault(key, []).append((level, cell))
     for cells in series.values():
-        for metric in METRICS:
+        for metric in BATCH_METRICS if cells[0][1].workload["kind"] == "batch" else METRICS:
             yield from _of(metric, sorted(cells, key=lambda one: one[0]))
 
 

@@ -71,10 +71,11 @@ class Plan:
         }
 
 
-def plan(suite: Suite) -> Plan:
+def plan(suite: Suite, only: Collection[str] = ()) -> Plan:
     """The points of every repeat, in the suite's order, each with its position.
 
-    Raises InputError where servers that stay up do not fit beside each other.
+    Raises InputError where servers that stay up do not fit beside each other: those of some
+    experiments, if `only` they are to run.
     """
     match suite.order:
         case "as-written":
@@ -83,7 +84,8 @@ def plan(suite: Suite) -> Plan:
             ordered = _shuffled(suite)
         case "abba":
             ordered = _there_and_back(suite)
-    if refused := crowded(staying(ordered).values()):
+    beside = [point for point in ordered if not only or point.experiment in only]
+    if refused := crowded(staying(beside).values()):
         raise InputError(f"{suite.name}: {refused}")
     return Plan(
         suite=suite.name,

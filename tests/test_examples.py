@@ -147,7 +147,12 @@ H200 = {
         ("h200-curves-*", *REPLAY, "-41.6 % (-49.1 to -32.9)"),
     ),
     "h200-two.tar.xz": (
-        ("h200-two-*T1851*", "vllm TP2 replay=off", "vllm TP2 replay=on", "-44.99 % (-45.30 to -44.67)"),
+        (
+            "h200-two-*T1851*",
+            "vllm TP2 replay=off",
+            "vllm TP2 replay=on",
+            "-44.99 % (-45.30 to -44.67)",
+        ),
         ("h200-two-*T1851*", *PINNED, "-22.0 % (-26.5 to -17.3)"),
         ("h200-two-*T2157*", "vllm DEP2 replay=off", "vllm DEP2 replay=on", "-39 % (-49 to -27)"),
         ("h200-curves-*", "vllm TP2 replay=on", "vllm DEP2 replay=on", "+16.9 % (+15.0 to +18.9)"),

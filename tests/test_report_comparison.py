@@ -154,6 +154,20 @@ def test_without_rules_a_few_metrics_lead_and_all_are_called_exploratory():
     assert "1 more metric, exploratory: 1 worse (ITL p99)" in text
 
 
+def test_a_fixed_batch_is_told_as_a_whole_unless_a_rule_is_about_its_requests():
+    batch = {"kind": "batch", "requests": 8}
+    times = free("ttft", OPEN), free("tpot", OPEN), free("batch_tpot", SLOW)
+    one = cell("batch 8", *times, workload=batch)
+    assert [line.partition(" (")[0] for line in said(one)] == [
+        "graphs is 12.0 % slower than eager in TPOT"
+    ]
+    text = comparison_text(told(one))
+    assert text.count("TPOT  ") == 1
+    assert "2 more metrics, exploratory: 2 inconclusive" in text
+    ruled = cell("batch 8", gated("ttft", SLOW), *times[1:], workload=batch)
+    assert said(ruled)[0].startswith("graphs is 12.0 % slower than eager in TTFT")
+
+
 def test_a_rule_that_holds_in_some_cells_is_not_mixed_with_the_others():
     lines = said(cell("closed 1", gated("ttft", SLOW)), cell("closed 8", free("ttft", FASTER)))
     assert lines == ["graphs is 12.0 % slower than eager in TTFT (95 % interval 9.0 to 15.0 %)."]
@@ -184,6 +198,10 @@ def test_cells_of_one_side_and_allowed_keys_are_told():
     assert "not compared: agents-closed-32 (sim TP4) is on one side only" in text
     assert "allowed to differ: environment.gpus" in text
     assert "failed requests, which are in no latency: 3 of 1,300 (base), 0 of 1,290 (other)" in text
+    names = tuple(f"agents-closed-{level}" for level in range(9))
+    several = comparison_text(told(cell("closed 8", free("ttft", SLOW)), unmatched=names))
+    assert several.count("not compared") == 1
+    assert "agents-closed-2 and 6 more" in " ".join(several.split())
 
 
 def test_what_rules_are_about_and_nobody_ran_is_told_and_never_passes():

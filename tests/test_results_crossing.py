@@ -75,6 +75,22 @@ def test_of_times_less_is_better():
     assert found.at == pytest.approx(2 ** (4 + 2 / 3))
 
 
+def test_of_a_fixed_batch_its_own_figures_are_looked_at():
+    batch = {"kind": "batch", "requests": 8}
+    whole = compared((-0.10, -0.05, 0.10), metric="batch_rate_per_gpu")
+    sizes = [
+        replace(cell, workload={**batch, "requests": level}, load={"kind": "closed"})
+        for cell, level in zip(whole.cells, LOADS, strict=True)
+    ]
+    (found,) = crossings(replace(whole, cells=tuple(sizes)))
+    assert (found.load, found.loads, found.ahead) == ("requests", LOADS, (-1, -1, 1))
+    other = replace(sizes[0].judgements[0].effect, metric="ttft")
+    requests = [
+        replace(cell, judgements=(replace(cell.judgements[0], effect=other),)) for cell in sizes
+    ]
+    assert not list(crossings(replace(whole, cells=tuple(requests))))
+
+
 def test_base_that_overtakes_is_found_at_the_same_load():
     (found,) = crossings(compared((0.10, 0.05, -0.10)))
     assert found.ahead == (1, 1, -1)

@@ -27,10 +27,10 @@ experiments:
 
 @pytest.fixture
 def planned(tmp_path):
-    def make(*overrides, text=TEXT):
+    def make(*overrides, text=TEXT, only=()):
         path = tmp_path / "s.yaml"
         path.write_text(text)
-        return plan(load(str(path), overrides))
+        return plan(load(str(path), overrides), only)
 
     return make
 
@@ -60,6 +60,8 @@ def test_servers_that_stay_up_and_do_not_fit_are_refused_before_anything_starts(
         InputError, match=r"s: the arms that stay up together ask for 1\.20 of each"
     ):
         planned(text=kept)
+    second = kept[kept.index("  - name") :].replace("name: a", "name: b").replace("off, on", "off")
+    assert planned(text=kept.replace("off, on", "off") + second.replace("0.6", "0.7"), only=("b",))
 
 
 def test_as_written_finishes_an_experiment_first(planned):
