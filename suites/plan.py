@@ -85,7 +85,7 @@ def plan(suite: Suite, only: Collection[str] = ()) -> Plan:
         case "abba":
             ordered = _there_and_back(suite)
     beside = [point for point in ordered if not only or point.experiment in only]
-    if refused := crowded(staying(beside).values()):
+    if refused := _unfit(staying(beside).values()):
         raise InputError(f"{suite.name}: {refused}")
     return Plan(
         suite=suite.name,
@@ -96,14 +96,25 @@ def plan(suite: Suite, only: Collection[str] = ()) -> Plan:
     )
 
 
-def staying(points: Iterable[Point]) -> dict[str, float]:
-    """The servers that stay up between points, by what makes them one, and their shares."""
-    shares: dict[str, float] = {}
+def staying(points: Iterable[Point]) -> dict[str, Vllm]:
+    """The engines of servers that stay up between points, by what makes each one server."""
+    engines: dict[str, Vllm] = {}
     for deployment in {id(point.deployment): point.deployment for point in points}.values():
         match deployment.engine:
-            case Vllm(resident_share=float(share)):
-                shares[one_server(deployment)] = share
-    return shares
+            case Vllm(resident_share=float()) as engine:
+                engines[one_server(deployment)] = engine
+    return engines
+
+
+def _unfit(engines: Collection[Vllm]) -> str | None:
+    """Why servers that stay up cannot do so beside each other; None where they can."""
+    ports = [engine.port for engine in engines if engine.port]
+    if twice := next((port for port in ports if ports.count(port) > 1), None):
+        return (
+            f"arms that stay up together all state port {twice}: state one for each, or leave it "
+            "out, so that each finds one that is free"
+        )
+    return crowded(engine.resident_share or 0.0 for engine in engines)
 
 
 def one_server(deployment: Deployment) -> str:

@@ -64,6 +64,13 @@ def test_servers_that_stay_up_and_do_not_fit_are_refused_before_anything_starts(
     assert planned(text=kept.replace("off, on", "off") + second.replace("0.6", "0.7"), only=("b",))
 
 
+def test_servers_that_stay_up_cannot_have_one_port(planned):
+    kept = TEXT.replace("{kind: sim}", "{kind: vllm, model: m, resident_share: 0.4, port: 8123}")
+    with pytest.raises(InputError, match=r"s: arms that stay up together all state port 8123: "):
+        planned(text=kept)
+    assert planned(text=kept.replace(", port: 8123", ""))
+
+
 def test_as_written_finishes_an_experiment_first(planned):
     second = TEXT[TEXT.index("  - name") :].replace("name: a", "name: b")
     experiments = [point.experiment for point in planned(text=TEXT + second).points]
