@@ -156,7 +156,6 @@ def _dispatch(stage: Stage, tree: Live, step: Step, planned: float, ready: float
     tree.flying.add(stream)
     tree.idle, tree.hurried = None, False
     stage.flying += 1
-    stage.idle = None
     launch(trial, _answer(stage, tree, step, _call(stage, tree, step, one, planned, ready), one))
     moment = now()
     for begun in live.spawned(tree, step.spawns, early=True):
@@ -176,6 +175,7 @@ async def _answer(stage: Stage, tree: Live, step: Step, call: Call, one: Made) -
         await one.preparing
     reply = await send(trial, call, _seen(stage, tree, call.request.prompt), follow)
     stage.flying -= 1
+    stage.idle = max(stage.idle, reply.closed)
     if stage.closed:
         return
     if stage.phase == "window":
@@ -218,7 +218,7 @@ def _move(stage: Stage, tree: Live, step: Step, reply: Reply) -> None:
     if not tree.live:
         _recycle(stage, tree, moment)
     elif not tree.flying:
-        _idle(stage, tree, now())
+        _idle(stage, tree, moment)
 
 
 def _due(stage: Stage, tree: Live, stream: str, moment: float) -> None:
@@ -300,7 +300,6 @@ def _settle(stage: Stage) -> None:
     if stage.phase == "warm-up":
         stage.over.set()
         return
-    stage.idle = now() if stage.idle is None else stage.idle
     first = stage.agenda.first()
     limit = max(stage.idle + stage.profile.system_idle_cap, now())
     if first is not None and first > limit + HAIR:

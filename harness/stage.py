@@ -36,6 +36,7 @@ class Stage:
     phase has ended, and `failure` is why all of it must. `unmarked` are the prefixes of each trace
     that stand before a marker: all its trees share them. `coming` are as many replays as are kept
     `ahead`; one more is being made by `building`. Lanes that are `free`, since when, wait for one.
+    The last answer of all ended at `idle`, or the window opened then.
     """
 
     trial: Trial
@@ -60,7 +61,7 @@ class Stage:
     admitted: Counter[int] = field(default_factory=Counter)
     fuse: asyncio.TimerHandle | None = None
     flying: int = 0
-    idle: float | None = None
+    idle: float = 0.0
     ended: int = 0
     failed: int = 0
     hurried: dict[Literal["tree", "system"], list[float]] = field(

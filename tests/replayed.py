@@ -85,10 +85,14 @@ class SteadyPoint:
 
 @dataclass(kw_only=True)
 class Patient:
-    """Takes as many seconds as tokens are asked for, or `service`; fails by name of the turn."""
+    """Takes as many seconds as tokens are asked for, or `service`; fails by name of the turn.
+
+    It reads for so many seconds more before it gives its reply back.
+    """
 
     errors: dict[tuple[str, int], str] = field(default_factory=dict)
     service: float | None = None
+    reading: float = 0.0
     seen: list[tuple[float, Request]] = field(default_factory=list)
     prepared: dict[str, float] = field(default_factory=dict)
 
@@ -104,7 +108,7 @@ class Patient:
         stop.cancel()
         stream, turn = request.session.split("-", 2)[2], int(request.id.rsplit("-", 1)[1])
         stamps = np.zeros(0) if cut.is_set() else np.array([clock.now()])
-        return Reply(
+        reply = Reply(
             sent=sent,
             stamps=stamps,
             tokens=np.ones(len(stamps), dtype=np.int32),
@@ -115,6 +119,8 @@ class Patient:
             input_tokens=request.prompt.length,
             output_tokens=request.output,
         )
+        await asyncio.sleep(self.reading)
+        return reply
 
 
 @dataclass(frozen=True, kw_only=True)

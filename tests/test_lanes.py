@@ -205,6 +205,18 @@ def test_all_timers_are_moved_when_nothing_is_in_flight_for_too_long() -> None:
     assert found.window.protocol.hurried["system"] == (2, 55.0)
 
 
+def test_idle_times_count_from_an_answers_end_and_not_from_when_it_has_been_read() -> None:
+    # The first answer ends at 1 and is read until 1.5.
+    one = trace(main(0, 51, 90))
+    alone = play(one, client=Patient(reading=0.5), system_idle_cap=2.0, duration=6.5)
+    assert alone.sent() == {("t", 0): 0, ("t", 1): 3, ("t", 2): 6}
+    assert all(row.planned == row.sent for row in alone.records)
+    busy = trace([call(0, [1], output=50)], name="b")
+    client = Patient(reading=0.5)
+    beside = play(one, busy, client=client, concurrency=2, tree_idle_cap=5.0, duration=12.5)
+    assert beside.sent() == {("t", 0): 0, ("b", 0): 0, ("t", 1): 6, ("t", 2): 12}
+
+
 def test_a_lane_takes_the_next_trace_when_its_tree_has_ended_with_a_marker_of_its_own() -> None:
     background = agent(1, 1.0, 9.0, call(1, [9], output=5))
     traces = trace(main(0), background, name="a"), trace(main(0, 3), name="b")
