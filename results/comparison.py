@@ -341,8 +341,9 @@ def _clocked(read: Contest) -> Iterator[str]:
     if base and other and abs(other / base - 1) > APART:
         yield (
             f"the slowest GPU of a run was clocked at {base / 1e6:,.0f} MHz on average on base and "
-            f"at {other / 1e6:,.0f} MHz on other: at its power limit a card slows down by as much "
-            "as its work takes, and a part of each change may be that"
+            f"at {other / 1e6:,.0f} MHz on other, as at its power limit a card slows down by as much "
+            "as its work takes: if time follows the clock, that alone makes other "
+            f"{100 * abs(base / other - 1):.1f} % {'slower' if other < base else 'faster'}"
         )
 
 
