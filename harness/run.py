@@ -263,14 +263,19 @@ async def _measure(
 
 
 def late(looks: Iterable[Look], window: Window) -> float | None:
-    """By how many seconds one of a hundred looks in the window came late; None of too few looks.
+    """How long 99 of 100 moments of the window had to wait at most until the event loop came.
 
-    What keeps the event loop before it opens, as the making of sessions, does not touch a request
+    In seconds; None of too few looks. While the loop stands still there is no look but the one that
+    comes at its end, so those that it should have had meanwhile are counted, each with its wait.
+    What keeps the loop before the window opens, as the making of sessions, does not touch a request
     that counts.
     """
     opened, closed = window.origin + window.opened, window.origin + window.closed
-    seconds = [came - due for due, came in looks if came > opened and due < closed]
-    return float(np.quantile(seconds, 0.99)) if len(seconds) >= FEWEST_LOOKS else None
+    inside = [(due, came) for due, came in looks if came > opened and due < closed]
+    if len(inside) < FEWEST_LOOKS:
+        return None
+    waits = [came - np.arange(max(due, opened), came + LOOK / 2, LOOK) for due, came in inside]
+    return float(np.quantile(np.maximum(0.0, np.concatenate(waits)), 0.99))
 
 
 async def _probed(point: Point, workload: Forward, writer: PointWriter) -> Measured:

@@ -35,9 +35,16 @@ class CellAccount:
         return marks(self.provenances)
 
     def aside(self, one: Judgement) -> bool:
-        """Whether it is told among the rest alone: a fixed batch is judged as a whole."""
-        batch = self.cell.workload.get("kind") == "batch"
-        return batch and not one.gated and one.effect.metric.partition(".")[0] in OF_REQUESTS
+        """Whether it is told among the rest alone: a fixed batch is judged as a whole.
+
+        That its requests surely wait longer, or less long, is told: the batch's own time begins
+        when all of them decode.
+        """
+        if one.gated or self.cell.workload.get("kind") != "batch":
+            return False
+        metric = one.effect.metric
+        whole = metric in {"ttft", "e2el"} and one.verdict in {"better", "worse"}
+        return metric.partition(".")[0] in OF_REQUESTS and not whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ _AHEAD = {
     frozenset({-1}): "base is ahead at all of them",
     frozenset({1, 0}): "other is ahead at some of them, base at none",
     frozenset({-1, 0}): "base is ahead at some of them, other at none",
-    frozenset({0}): "neither is surely ahead at any of them",
+    frozenset({0}): "neither is ahead by more than the margin at any of them",
 }
 
 

@@ -31,9 +31,9 @@ NAMES = {
     "cache_ceiling": "cache ceiling",
     "batch_size": "batch size",
     "prompt": "prompt length",
-    "batch_tpot": "TPOT",
-    "batch_rate": "output",
-    "batch_rate_per_gpu": "output per GPU",
+    "batch_tpot": "batch TPOT",
+    "batch_rate": "batch output",
+    "batch_rate_per_gpu": "batch output per GPU",
     "step_time": "step time",
     "step_rate_per_gpu": "computed per GPU",
     "step_batch": "batch size",
@@ -198,7 +198,8 @@ def percent(share: float | None, digits: int = 3) -> str:
         return "n/a"
     if share >= TIMES_FROM:
         return f"{1 + share:.{digits}g} times"
-    return f"{share * 100:.{digits}g} %" if share < 1 else f"{number(share * 100, 0)} %"
+    told = f"{share * 100:.{digits}g}"
+    return f"{number(share * 100, 0) if 'e+' in told or share >= 1 else told} %"
 
 
 def changed(ratio: float, low: float | None, high: float | None) -> tuple[str, str]:
@@ -235,6 +236,9 @@ def _ends(low: float | None, high: float | None) -> tuple[float, float] | None:
 def _change_decimals(ratio: float, *ends: float) -> int:
     """Two digits of the interval's half width; one decimal without an interval."""
     half = (max(ends) - min(ends)) * 50 if ends else 0.0
+    if not half and 0 < ratio < 0.001:
+        # What nearly fell to nothing did not fall to nothing.
+        return min(4, places(ratio * 100))
     if not half:
         return 1 if round(abs(ratio - 1) * 1000) or ratio == 1 else 3
     return min(4, places(half))
@@ -320,9 +324,15 @@ def _figure_decimals(figure: Figure, fit: Scale) -> int:
     value = (figure.value or 0.0) * fit.factor
     if figure.unit in {"count", "tokens"} and value.is_integer():
         return 0
-    most = 1 if figure.unit == "share" else _decimals(value)
+    most = _share_decimals(value) if figure.unit == "share" else _decimals(value)
     half = ((figure.high or 0.0) - (figure.low or 0.0)) / 2 * fit.factor if bounded(figure) else 0.0
     return min(most, places(half)) if half > 0 else most
+
+
+def _share_decimals(value: float) -> int:
+    """One, or as many as tell a share in per cent from none and from all."""
+    off = min(value, 100 - value)
+    return min(4, places(off)) if 0 < off < 0.1 else 1
 
 
 def _suffix(fit: Scale, *, unit: bool) -> str:

@@ -1,6 +1,6 @@
 """What a comparison says, in sentences: which side is faster, by how much, and how sure that is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import isclose, log
 
 from reports.account import Account, CellAccount
@@ -17,7 +17,6 @@ from reports.notation import (
     places,
 )
 from results.comparison import Comparison
-from results.contrast import IDENTICAL
 from results.direction import in_points
 from results.effect import Effect
 from results.gap import Gap
@@ -27,8 +26,10 @@ from results.verdict import Judgement, Verdict
 LEADING = (
     (HEADLINE,),
     ("ttft", "ttft.p50"),
-    ("tpot", "tpot.p50", "batch_tpot"),
-    ("output_rate_per_gpu", "output_rate", "batch_rate_per_gpu", "batch_rate"),
+    ("tpot", "tpot.p50"),
+    ("batch_tpot",),
+    ("output_rate_per_gpu", "output_rate"),
+    ("batch_rate_per_gpu", "batch_rate"),
     ("step_time",),
 )
 """What is told first where no rule names anything: of each row the first that can be judged."""
@@ -233,8 +234,9 @@ def _lines(account: Account) -> Iterator[str]:
         ruled = [each for each in judged if each[1].gated]
         found.append(_metric(ruled or judged, base, other))
     yield from (f"{said}." for said in found if said)
-    if metrics and not any(found):
-        yield f"Nothing is decided: {IDENTICAL}."
+    said = {metric for metric, line in zip(metrics, found, strict=True) if line}
+    if still := _still(account, said):
+        yield still
     if invalid:
         cells = counted(len(invalid), "cell")
         yield (
@@ -244,8 +246,23 @@ def _lines(account: Account) -> Iterator[str]:
     gaps = len(comparison.missing) + len(comparison.unjudged)
     if gaps:
         yield f"Not all that rules are about was judged: {counted(gaps, 'gap')}, each told below."
-    if not metrics and not invalid:
+    if not metrics and not still and not invalid:
         yield f"Nothing is judged: {base} and {other} have no metric in common."
+
+
+def _still(account: Account, said: Collection[str]) -> str:
+    """What is said where runs do not vary at all: by how much they differ, and why that is all."""
+    silent = [one for _, one in account.judgements() if not _spoken(one)]
+    first = [one for one in silent if any(one.effect.metric in group for group in LEADING)]
+    most: dict[str, Judgement] = {}
+    for one in first if said else first or silent:
+        if (metric := one.effect.metric) not in said:
+            most[metric] = max(most.get(metric, one), one, key=_size)
+    if not most:
+        return ""
+    told = ", ".join(f"{label(metric)} {change(one.effect)}" for metric, one in most.items())
+    reason = next(iter(most.values())).effect.reason
+    return f"{'Not' if said else 'Nothing is'} decided, as {reason}: {told}."
 
 
 def _metric(judged: Sequence[Judged], base: str, other: str) -> str:

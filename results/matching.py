@@ -51,15 +51,14 @@ def comparable(run: Run) -> tuple[tuple[tuple[Side, Side], ...], tuple[Side, ...
     InputError as `within` does.
     """
     every = within(run)
-    firsts: list[Side] = []
+    sides = (every[0][0], *(other for _, other in every))
     pairs: list[tuple[Side, Side]] = []
-    for side in (every[0][0], *(other for _, other in every)):
-        base = next((one for one in firsts if match(one, side)[0]), None)
-        if base is None:
-            firsts.append(side)
-        else:
+    for place, side in enumerate(sides):
+        base = next((one for one in sides[:place] if match(one, side)[0]), None)
+        if base is not None:
             pairs.append((base, side))
-    alone = tuple(one for one in firsts if not any(one is base for base, _ in pairs))
+    used = {id(side) for pair in pairs for side in pair}
+    alone = tuple(side for side in sides if id(side) not in used)
     return (tuple(pairs), alone) if pairs else (every, ())
 
 

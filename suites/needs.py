@@ -36,13 +36,14 @@ def _missing(point: Point) -> Iterator[str]:
             "--set experiments.NAME.engine.python=PATH"
         )
     # An id on a hub has a slash too, but begins with a name.
-    if model.startswith((".", "/", "~")) and not Path(model).exists():
+    if model.startswith((".", "/")) and not Path(model).exists():
         yield f"missing: {model}, the model of {engine.name}: {_way_to(model)}"
 
 
 def _way_to(model: str) -> str:
-    name = Path(model).name.removesuffix(DRAFTS)
+    folder = Path(model).name
+    name = folder.removesuffix(DRAFTS)
     if name not in {*WHEELS, *SHRUNK}:
         return "put it there, or correct the path"
-    drafts = " --drafts" if model.endswith(DRAFTS) else ""
+    drafts = " --drafts" if folder.endswith(DRAFTS) else ""
     return f"run `paceline model {name} {shlex.quote(model)}{drafts}`"

@@ -159,7 +159,7 @@ def test_a_fixed_batch_is_told_as_a_whole_unless_a_rule_is_about_its_requests():
     times = free("ttft", OPEN), free("tpot", OPEN), free("batch_tpot", SLOW)
     one = cell("batch 8", *times, workload=batch)
     assert [line.partition(" (")[0] for line in said(one)] == [
-        "graphs is 12.0 % slower than eager in TPOT"
+        "graphs is 12.0 % slower than eager in batch TPOT"
     ]
     text = comparison_text(told(one))
     assert text.count("TPOT  ") == 1
@@ -372,11 +372,45 @@ def test_runs_that_do_not_vary_at_all_are_told_below_and_not_in_the_first_lines(
     still = gated("cache_hit", (1.1, 1.1, 1.1), low=None, high=None, p=None, **STILL)
     assert said(cell("closed 8", still, gated("ttft", EQUAL)))[0].startswith("graphs and eager are")
     assert len(said(cell("closed 8", still, gated("ttft", EQUAL)))) == 1
-    assert said(cell("closed 8", still)) == [f"Nothing is decided: {IDENTICAL}."]
+    (line,) = said(cell("closed 8", still))
+    assert line == f"Nothing is decided, as {IDENTICAL}: cache hit +10.0 % (no interval)."
     text = " ".join(comparison_text(told(cell("closed 8", still))).split())
     assert f"cache hit: inconclusive: {IDENTICAL}" in text
     assert not re.search("one pair|this pair of runs|more runs", text)
     assert (still.gate, still.runs_needed) == ("inconclusive", None)
+
+
+def test_what_leads_and_does_not_vary_is_said_with_its_size():
+    still = [
+        free(name, (1.3, 1.3, 1.3), low=None, high=None, p=None, **STILL)
+        for name in ("ttft", "tpot", "itl.p99")
+    ]
+    (line,) = said(cell("open 2", *still))
+    told = "TTFT +30.0 % (no interval), TPOT +30.0 % (no interval)."
+    assert line == f"Nothing is decided, as {IDENTICAL}: {told}"
+    same, line = said(cell("open 2", *still, free("output_rate_per_gpu", EQUAL)))
+    assert "are the same in output per GPU" in same
+    assert line == f"Not decided, as {IDENTICAL}: {told}"
+
+
+def test_batches_beside_another_workload_do_not_speak_for_it():
+    batch = {"kind": "batch", "requests": 8}
+    cells = [
+        cell(f"batch {size}", free("batch_tpot", EQUAL), free("tpot", EQUAL), workload=batch)
+        for size in (1, 8, 32)
+    ]
+    lines = said(*cells, cell("closed 8", free("tpot", SLOW)))
+    assert lines[0] == "graphs is 12.0 % slower than eager in TPOT (95 % interval 9.0 to 15.0 %)."
+    assert lines[1].startswith("graphs and eager are the same in batch TPOT, within 5 % in 3 of 3")
+
+
+def test_a_batch_whose_requests_surely_wait_longer_says_so():
+    batch = {"kind": "batch", "requests": 8}
+    times = free("ttft", (20.0, 19.0, 21.0)), free("tpot", SLOW), free("batch_tpot", EQUAL)
+    lines = said(cell("batch 8", *times, workload=batch))
+    assert "slower than eager in TTFT" in lines[0]
+    assert "the same in batch TPOT" in lines[1]
+    assert len(lines) == 2
 
 
 def test_output_per_gpu_leads_also_where_one_cell_of_it_says_nothing():

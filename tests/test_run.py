@@ -291,7 +291,18 @@ def test_an_event_loop_is_late_only_where_it_was_in_the_window():
     inside = [(105.0 + 0.02 * number, 105.001 + 0.02 * number) for number in range(100)]
     before = [(104.0, 104.3), (104.5, 104.6)]
     assert late([*before, *inside], window) == pytest.approx(0.001)
-    # It was to come before the window opened, and came late in it.
-    across = [(104.99, 105.09), (104.98, 105.08)]
-    assert late([*across, *inside], window) == pytest.approx(0.09, rel=0.15)
+    # It was to come before the window opened, and came late in it: only what is inside counts.
+    across = [(104.9, 105.1)]
+    assert late([*across, *inside], window) == pytest.approx(0.08, abs=0.01)
     assert late(inside[:24], window) is None
+
+
+def test_an_event_loop_that_stands_still_is_late_for_as_long():
+    # A second in four: that is one look of 150, and a quarter of the time.
+    window = Window(origin=0.0, opened=0.0, closed=12.0)
+    looks, moment = [], 0.0
+    while moment < 12.0:
+        came = moment + (1.0 if len(looks) % 150 == 149 else 0.0)
+        looks.append((moment, came))
+        moment = came + 0.02
+    assert late(looks, window) > 0.8
