@@ -187,7 +187,7 @@ def test_batches_have_a_tick_at_every_size_and_a_panel_for_each_figure():
     assert layout["xaxis"]["type"] == layout["xaxis2"]["type"] == "log"
     assert layout["xaxis"]["ticktext"] == ["1", "2", "8"]
     assert layout["yaxis"]["title"]["text"] == "output (tok/s/GPU)"
-    assert layout["yaxis2"]["title"]["text"] == "TPOT (ms)"
+    assert layout["yaxis2"]["title"]["text"] == "batch TPOT (ms)"
     rate, tpot = chart.figure["data"]
     assert rate["y"] == pytest.approx([25, 50, 200])
     assert tpot["y"] == pytest.approx([11, 12, 18])
