@@ -186,7 +186,7 @@ def test_batches_have_a_tick_at_every_size_and_a_panel_for_each_figure():
     layout = chart.figure["layout"]
     assert layout["xaxis"]["type"] == layout["xaxis2"]["type"] == "log"
     assert layout["xaxis"]["ticktext"] == ["1", "2", "8"]
-    assert layout["yaxis"]["title"]["text"] == "output (tok/s/GPU)"
+    assert layout["yaxis"]["title"]["text"] == "batch output (tok/s/GPU)"
     assert layout["yaxis2"]["title"]["text"] == "batch TPOT (ms)"
     rate, tpot = chart.figure["data"]
     assert rate["y"] == pytest.approx([25, 50, 200])
