@@ -45,11 +45,16 @@ verdict = sed -n -e '/^Gate/p' -e '/^ gate/,/^$$/p' runs/demo/$(1).txt
 NEWEST = $$(for suite in smoke agentx accuracy; do ls -td runs/$$suite-2* | head -n 1; done | xargs)
 SLOWER := --set experiments.0.engine.slowdown
 
+# A worker more than cores, since some tests wait for servers; and what a file's tests share is made once.
+# Modules stay compiled, or each of the many processes that are started would compile them anew.
+TESTS = $(BIN)/pytest --dist loadfile -n $$($(BIN)/python -c 'import os; print(1 + os.cpu_count())')
+unexport PYTHONDONTWRITEBYTECODE
+
 test: .venv/installed-dev
-	$(BIN)/pytest -n auto
+	$(TESTS)
 
 all-tests: .venv/installed-dev
-	$(BIN)/pytest -n auto -m "not gpu and not real_vllm"
+	$(TESTS) -m "not gpu and not real_vllm"
 	$(BIN)/pytest -m real_vllm
 
 check: .venv/installed-dev

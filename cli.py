@@ -75,6 +75,10 @@ Only = Annotated[
 ]
 OutFolder = Annotated[Path, typer.Option(help="Where run folders go.")]
 New = Annotated[bool, typer.Option("--new", help="Starts afresh instead of resuming.")]
+Retry = Annotated[
+    bool,
+    typer.Option("--retry", help="In the newest run, again what failed or is INVALID there."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="One line a point, for logs.")]
 RunFolders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 
@@ -114,6 +118,7 @@ def run(
     only: Only = None,
     out: OutFolder = Path("runs"),
     new: New = False,
+    retry: Retry = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -122,11 +127,14 @@ def run(
     Example: paceline run smoke
     """
     from harness.run import run as every_point
+    from results.errors import InputError
 
     with sentences():
+        if new and retry:
+            raise InputError("--new starts afresh, and --retry does not: leave one of them out")
         asked, planned = _planned(suite, overrides, only)
         path, statuses = _measured(
-            asked, planned, out, every_point, only=only, new=new, quiet=quiet
+            asked, planned, out, every_point, only=only, new=new, retry=retry, quiet=quiet
         )
         _close(path, statuses, only, as_json=as_json)
 
@@ -188,8 +196,10 @@ def report(
     from reports import delivery
     from reports.page import write
     from results.run import read
+    from suites import output
 
     with sentences():
+        output.check(out)
         found = [read(path) for path in runs]
         write(found, out)
         print(f"Wrote {out}")
@@ -235,11 +245,13 @@ def calibrate(
     from harness.run import run as every_point
     from reports.calibration import calibration_text
     from results.calibration import write
+    from suites import output
     from suites.gate import calibrated
     from suites.suite import load
     from suites.twice import twice
 
     with sentences():
+        output.check(out)
         statuses: Mapping[str, int] = {}
         if len(what) == 1 and not Path(what[0].partition(":")[0]).is_dir():
             suite = load(what[0], overrides or ())
@@ -330,6 +342,7 @@ def _measured(
     *,
     only: Sequence[str] | None = None,
     new: bool,
+    retry: bool = False,
     quiet: bool,
 ) -> tuple[Path, T]:
     """Runs what is left of a plan in a way of harness: the run folder, and what the way gives."""
@@ -340,9 +353,9 @@ def _measured(
 
     points = planned.of(only) if only else planned.points
     keys = _keys(points)
-    with launch(asked, planned, out, new=new, tell=_tell) as folder:
+    with launch(asked, planned, out, points=points, new=new, retry=retry, tell=_tell) as folder:
         if only and all(folder.outcome(one.name, one.id) not in UNDONE for one in points):
-            _tell(f"All points of {', '.join(only)} are done: --new measures them anew")
+            _tell(f"Nothing of {', '.join(only)} is left to begin: add --retry, or --new for all")
         try:
             with Progress(quiet=quiet or not sys.stderr.isatty()) as watch:
                 given = way(
@@ -396,6 +409,8 @@ def _close(
         print(left_to_run(whole))
     meant = [point for point in points if not only or point.cell.experiment in only]
     invalid = sum(point.status == "finished" and not point.valid for point in meant)
+    if invalid or statuses["failed"]:
+        print("Again what failed or is INVALID: the same command with --retry")
     if as_json:
         print_json({"run": str(path), "statuses": dict(statuses), "invalid": invalid})
     if invalid or set(statuses) - {"finished"}:

@@ -72,6 +72,13 @@ class Account:
         return any(one.gated for _, one in self.judgements())
 
     @property
+    def identical(self) -> bool:
+        """Whether both sides gave the very same numbers throughout."""
+        told = [one.effect for _, one in self.judgements() if one.effect.ratio is not None]
+        valid = not any(cell.cell.problems for cell in self.cells)
+        return valid and bool(told) and all(effect.how == "identical" for effect in told)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is to be known of the runs of every cell alike."""
         told = [cell.cell.notes for cell in self.cells]

@@ -29,7 +29,9 @@ def comparison_text(account: Account, width: int = WIDTH) -> str:
     """What the comparison says, cell by cell, and in what the sides differ."""
     parts = ["\n".join(wrapped(line, width) for line in headline(account))]
     parts.append("\n".join(wrapped(line, width) for line in sides(account)))
-    if not account.comparison.refusals:
+    if account.identical:
+        parts.append("Every number is the same on both sides, so no table follows.")
+    elif not account.comparison.refusals:
         lines = crossing_lines(account.comparison, account.mark)
         parts.append("\n".join(wrapped(line, width) for line in lines))
         parts += _cells(account, width)

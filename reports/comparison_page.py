@@ -38,8 +38,8 @@ WORDS = {
 }
 
 
-def render_comparison(account: Account) -> str:
-    """The page of a comparison."""
+def render_comparison(account: Account, *, decides: bool = False) -> str:
+    """The page of a comparison; `decides` says that a gate is made of it."""
     nothing = bool(account.comparison.refusals)
     gaps = list(refused(account.comparison))
     charts = "" if nothing else _charts(account)
@@ -47,29 +47,31 @@ def render_comparison(account: Account) -> str:
         title=escape(f"paceline: {account.comparison.base} against {account.comparison.other}"),
         style=file("page.css"),
         banner=banner(account.provenances),
-        summary=_summary(account),
+        summary=_summary(account, decides=decides),
         problems=section(f"Why {'nothing' if nothing else 'not all'} is judged", notes(gaps))
         if gaps
         else "",
         experiments=charts,
-        results="" if nothing else section("Verdicts, cell by cell", _cells(account)),
+        results=""
+        if nothing
+        else section("Verdicts, cell by cell", _cells(account, decides=decides)),
         definitions=section("What the words mean", listed(WORDS.items())),
         environment=_differences(account),
-        reproduction=_again(account),
+        reproduction=_again(account, decides=decides),
         scripts=scripts() if 'class="chart"' in charts else "",
     )
 
 
-def write_comparison(account: Account, path: Path) -> None:
+def write_comparison(account: Account, path: Path, *, decides: bool = False) -> None:
     """Writes the page through a temporary name. Raises FolderError where it cannot be written."""
-    publish(render_comparison(account), path)
+    publish(render_comparison(account, decides=decides), path)
 
 
-def _summary(account: Account) -> str:
+def _summary(account: Account, *, decides: bool) -> str:
     said = "".join(f'<p class="verdict">{escape(line)}</p>\n' for line in headline(account))
     lines = [*crossing_lines(account.comparison, account.mark), *sides(account)]
     told = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>\n"
-    if not account.gated:
+    if not (decides and account.gated):
         return said + told
     line = f'<p class="verdict"><strong>{escape(verdict_line(account))}</strong></p>\n'
     return line + said + told
@@ -89,8 +91,8 @@ def _charts(account: Account) -> str:
     return section("Changes", "".join(shown)) if shown else ""
 
 
-def _cells(account: Account) -> str:
-    parts = [table(gate_sheet(account))] if account.gated else []
+def _cells(account: Account, *, decides: bool) -> str:
+    parts = [table(gate_sheet(account))] if decides and account.gated else []
     slower = moved_sheet(account)
     if slower.rows:
         parts.append(table(slower))
@@ -111,8 +113,9 @@ def _differences(account: Account) -> str:
     return section(sheet.title, table(sheet) if sheet.rows else nothing)
 
 
-def _again(account: Account) -> str:
-    lines = list(confirmation(account)) or [f"    {command}" for command in account.confirm]
+def _again(account: Account, *, decides: bool) -> str:
+    asked = list(confirmation(account)) if decides else []
+    lines = asked or [f"    {command}" for command in account.confirm]
     told = "".join(f"<p>{escape(line)}</p>\n" for line in lines if not line.startswith(" "))
     commands = "\n".join(line.strip() for line in lines if line.startswith(" "))
     return section("Run it again", f"{told}<pre>{escape(commands)}</pre>\n" if commands else "")

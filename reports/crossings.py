@@ -7,12 +7,13 @@ from results.comparison import Comparison
 from results.crossing import crossings
 
 _AHEAD = {
-    frozenset({1}): "other is ahead at all of them",
-    frozenset({-1}): "base is ahead at all of them",
-    frozenset({1, 0}): "other is ahead at some of them, base at none",
-    frozenset({-1, 0}): "base is ahead at some of them, other at none",
-    frozenset({0}): "neither is ahead by more than the margin at any of them",
+    frozenset({1}): ("other is ahead at all", ""),
+    frozenset({-1}): ("base is ahead at all", ""),
+    frozenset({1, 0}): ("other is ahead at some", " and base at none"),
+    frozenset({-1, 0}): ("base is ahead at some", " and other at none"),
+    frozenset({0}): ("neither is ahead by more than the margin at any of the", ""),
 }
+"""Who is ahead, before and after the loads are named."""
 
 
 def crossing_lines(comparison: Comparison, mark: str = "") -> Iterator[str]:
@@ -34,9 +35,10 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         prefix = f"{', '.join(names)}: " if names else ""
         name = "batch size" if one.load == "requests" else one.load
         if one.at is None or one.low is None or one.high is None or one.between is None:
-            span = f"{prefix}neither overtakes from {name} {one.loads[0]:g} to {one.loads[-1]:g}: "
-            told = f"{label(one.metric)}: {_AHEAD[frozenset(one.ahead)]}"
-            settled.setdefault(span, []).append(told)
+            who, rest = _AHEAD[frozenset(one.ahead)]
+            loads = "batch sizes" if one.load == "requests" else "loads"
+            told = f"{prefix}{who} {loads} from {one.loads[0]:g} to {one.loads[-1]:g}{rest}, in "
+            settled.setdefault(told, []).append(label(one.metric))
         else:
             before, after = ("base", "other") if one.overtakes > 0 else ("other", "base")
             low, at, high = map(number, (one.low, one.at, one.high))
@@ -45,5 +47,5 @@ def _lines(comparison: Comparison) -> Iterator[str]:
                 f"{after} at {one.between[1]:g}; were the change straight in between, they would "
                 f"be equal at {at}, and neither surely ahead from {low} to {high}"
             )
-    for span, metrics in settled.items():
-        yield span + "; ".join(metrics)
+    for told, metrics in settled.items():
+        yield told + " and ".join(filter(None, [", ".join(metrics[:-1]), metrics[-1]]))

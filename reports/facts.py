@@ -53,6 +53,7 @@ def _cell(cell: CellAccount) -> dict[str, Any]:
         "problems": list(one.problems),
         "notes": list(one.notes),
         "judgements": [_judgement(each) for each in one.judgements],
+        "ttft_by_new_tokens": [asdict(each) for each in one.strata],
         "moved": [{**asdict(each), "ratio": each.ratio} for each in cell.moved],
     }
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from reports.labels import marked, marks, place
+from reports.labels import differing, marked, marks, place, settings
 from reports.notation import changed, counted, label, measured, number, percent
 from reports.tables import Sheet, drawn, headings
+from results.cell import Cell
 from results.changes import FEWEST, LEVEL
 from results.copies import counted_once
 from results.history import Change, Course, Moment
@@ -33,8 +34,24 @@ def history_sheets(courses: Sequence[Course]) -> list[Sheet]:
     return made
 
 
+def _places(courses: Sequence[Course]) -> Iterator[str]:
+    """The load of each course, and what else tells the cells of its experiment apart."""
+    cells: dict[str, list[Cell]] = {}
+    for course in courses:
+        cells.setdefault(course.cell.experiment, []).append(course.cell)
+    keys = {name: differing(list(map(settings, members))) for name, members in cells.items()}
+    for course in courses:
+        name = course.cell.experiment
+        before = f"{name}, " if len(cells) > 1 else ""
+        yield f"{before}{place(course.cell, keys[name])}"
+
+
 def _changed(courses: Sequence[Course]) -> Sheet:
-    rows = [(course, change) for course in courses for change in course.changes]
+    rows = [
+        (course, where, change)
+        for course, where in zip(courses, _places(courses), strict=True)
+        for change in course.changes
+    ]
     return Sheet(
         title=_headed(f"History, {counted(len(rows), 'change')} of level", courses),
         columns=headings(
@@ -43,7 +60,7 @@ def _changed(courses: Sequence[Course]) -> Sheet:
         rows=tuple(
             (
                 course.cell.arm,
-                place(course.cell),
+                where,
                 label(course.metric),
                 change.verdict,
                 " + ".join(number(runs, 0) for runs in change.runs),
@@ -52,7 +69,7 @@ def _changed(courses: Sequence[Course]) -> Sheet:
                 _change(change),
                 number(change.p),
             )
-            for course, change in rows
+            for course, where, change in rows
         ),
         notes=(*dict.fromkeys(_told(*row) for row in rows), *_notes(courses)),
     )
@@ -65,13 +82,13 @@ def _steady(courses: Sequence[Course]) -> Sheet:
         rows=tuple(
             (
                 course.cell.arm,
-                place(course.cell),
+                where,
                 label(course.metric),
                 number(_count(course), 0),
                 _level(course.level, course),
                 "too few runs" if course.reason else percent(course.detectable),
             )
-            for course in courses
+            for course, where in zip(courses, _places(courses), strict=True)
         ),
         notes=(
             *dict.fromkeys(filter(None, (course.reason for course in courses))),
@@ -101,9 +118,9 @@ def _count(course: Course) -> int:
     return sum(moment.value is not None for moment in course.moments)
 
 
-def _told(course: Course, change: Change) -> str:
+def _told(course: Course, where: str, change: Change) -> str:
     """A change in a sentence: between which runs, and what became different there."""
-    what = f"{label(course.metric)}, {course.cell.arm}, {place(course.cell)}"
+    what = f"{label(course.metric)}, {course.cell.arm}, {where}"
     head = (
         f"{what}: the last run before it is {_named(change.good)}, the first one after it "
         f"{_named(change.bad)}"

@@ -236,7 +236,7 @@ def _ends(low: float | None, high: float | None) -> tuple[float, float] | None:
 def _change_decimals(ratio: float, *ends: float) -> int:
     """Two digits of the interval's half width; one decimal without an interval."""
     half = (max(ends) - min(ends)) * 50 if ends else 0.0
-    if not half and 0 < ratio < 0.001:
+    if not half and 1e-6 < ratio < 0.001:
         # What nearly fell to nothing did not fall to nothing.
         return min(4, places(ratio * 100))
     if not half:

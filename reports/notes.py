@@ -14,7 +14,8 @@ from results.level import FULL
 MOST = 5
 """How many reasons of failed requests are told below a table."""
 
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+# Not the digits of a name, such as TP4.
+_NUMBER = re.compile(r"(?<!\w)\d[\d,]*(?:\.\d+)?")
 
 Told = tuple[str, str | None, Summary]
 """The name of a figure, what there is to say of it, and whose it is."""
@@ -151,30 +152,43 @@ def _never_sent(summaries: Sequence[Summary]) -> Iterator[str]:
 
 
 def _remarked(summaries: Sequence[Summary]) -> Iterator[str]:
-    """What else there is to know of rows, a line for each remark."""
-    found: dict[str, list[Summary]] = {}
+    """What else there is to know of rows: remarks that differ in one number alone are one line."""
+    kinds: dict[tuple[str, ...], dict[str, list[Summary]]] = {}
     for summary in summaries:
-        for remark in _spanned(summary.remarks):
-            found.setdefault(remark, []).append(summary)
-    for remark, members in found.items():
-        yield f"{_prefix(members, summaries)}{remark}"
-
-
-def _spanned(remarks: Iterable[str]) -> Iterator[str]:
-    """The remarks, those of a row's runs that differ in one number alone as one with its span."""
-    kinds: dict[tuple[str, ...], list[str]] = {}
-    for remark in remarks:
-        kinds.setdefault(tuple(_NUMBER.split(remark)), []).append(remark)
-    for kind, alike in kinds.items():
-        slots = list(zip(*map(_NUMBER.findall, alike), strict=True))
-        varied = [slot for slot in slots if len(set(slot)) > 1]
-        if len(varied) != 1:
-            yield from alike
+        for remark in summary.remarks:
+            alike = kinds.setdefault(tuple(_NUMBER.split(remark)), {})
+            alike.setdefault(remark, []).append(summary)
+    for kind, found in kinds.items():
+        slots = list(zip(*map(_NUMBER.findall, found), strict=True))
+        varied = [place for place, slot in enumerate(slots) if len(set(slot)) > 1]
+        if len(varied) == 1:
+            yield _spanned(kind, found, varied[0], summaries)
             continue
-        ordered = sorted(varied[0], key=lambda told: float(told.replace(",", "")))
-        span = f"{ordered[0]} to {ordered[-1]}"
-        told = [span if slot is varied[0] else slot[0] for slot in slots]
-        yield "".join(chain.from_iterable(zip_longest(kind, told, fillvalue="")))
+        for remark, members in found.items():
+            yield f"{_prefix(members, summaries)}{remark}"
+
+
+def _spanned(
+    kind: Sequence[str],
+    found: Mapping[str, Sequence[Summary]],
+    place: int,
+    summaries: Sequence[Summary],
+) -> str:
+    """Remarks that differ in the number at that place alone, as a span and where its ends are."""
+    told = {remark: _NUMBER.findall(remark) for remark in found}
+    ordered = sorted(told, key=lambda remark: float(told[remark][place].replace(",", "")))
+    ends = ordered[0], ordered[-1]
+    numbers = list(told[ends[0]])
+    numbers[place] = " to ".join(told[end][place] for end in ends)
+    members = {id(one): one for alike in found.values() for one in alike}
+    least, most = ({id(one) for one in found[end]} for end in ends)
+    where = ""
+    if len(members) > 1 and not least & most:
+        names = (whose(found[end], summaries) for end in ends)
+        where = " (least in {}; most in {})".format(*names)
+    said = "".join(chain.from_iterable(zip_longest(kind, numbers, fillvalue="")))
+    meant = [one for one in summaries if id(one) in members]
+    return f"{_prefix(meant, summaries)}{said}{where}"
 
 
 def _reasons(figures: Iterable[tuple[str, Figure, Summary]]) -> Iterator[Told]:

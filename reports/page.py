@@ -76,7 +76,7 @@ _MOMENT = re.compile(r"-(\d{8}T\d{6}Z)(?:-\d+)?$")
 
 
 def render(runs: Sequence[Run]) -> str:
-    """The page of these runs. Arms carry their run's name where two runs have the same arm.
+    """The page of these runs. Arms of one experiment carry their run's name where several have it.
 
     Raises InputError where two of the runs are one folder.
     """
@@ -120,11 +120,14 @@ def _check_apart(runs: Sequence[Run]) -> None:
 
 
 def _told_apart(runs: Sequence[Run], points: Sequence[list[Summary]]) -> list[list[Summary]]:
-    """The summaries, with the run's name before every arm that several of the runs have."""
-    arms = [{summary.cell.arm for summary in of_run} for of_run in points]
+    """The summaries, with the run's name before every arm that an experiment has of several."""
+    arms = [{(one.cell.experiment, one.cell.arm) for one in of_run} for of_run in points]
     owners = Counter(arm for of_run in arms for arm in of_run)
     return [
-        [_prefixed(one, name) if owners[one.cell.arm] > 1 else one for one in of_run]
+        [
+            _prefixed(one, name) if owners[one.cell.experiment, one.cell.arm] > 1 else one
+            for one in of_run
+        ]
         for name, of_run in zip(_names(runs), points, strict=True)
     ]
 
@@ -274,7 +277,7 @@ def _settings(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
     """What every point of the experiment was run with, and what varies."""
     facts = every_point([summary.cell for summary in summaries], runs)
     heading = escape(f"Every point of {summaries[0].cell.experiment}")
-    return f'<details open>\n<summary dir="auto">{heading}</summary>\n{listed(facts)}</details>\n'
+    return f'<details>\n<summary dir="auto">{heading}</summary>\n{listed(facts)}</details>\n'
 
 
 def _environment(runs: Sequence[Run]) -> str:

@@ -42,9 +42,13 @@ def plan_table(
     The arguments are the fields of `suites.description.Description`, its rows as mappings.
     """
     width = width or shutil.get_terminal_size((NARROW, 24)).columns
-    refused = sum(bool(row.get("unsupported")) for row in rows)
-    total = _total(len(rows), refused, seconds, unknown, simulated, gpus)
-    summary = [total + _on_top(servers, warmups), *_resident(resident)]
+    total = _total(rows, seconds, unknown, simulated, gpus)
+    summary = [
+        total + _on_top(servers, warmups),
+        *_refusals(rows),
+        *_resident(resident),
+        *_single(rows),
+    ]
     if guessed:
         summary.append(GUESSED)
     lines = [_filled(line, width) for line in summary]
@@ -166,22 +170,61 @@ def _row(row: Settings, shared: Mapping[str, Settings]) -> tuple[str, ...]:
 
 
 def _total(
-    points: int, refused: int, seconds: float, unknown: int, simulated: float, gpus: int
+    rows: Sequence[Settings], seconds: float, unknown: int, simulated: float, gpus: int
 ) -> str:
     """`Plan: 24 points, at most 2 GPUs at once, about 32 s in all`, and what that does not say."""
+    refused = sum(bool(row.get("unsupported")) for row in rows)
+    known = len(rows) - refused - unknown
     about = duration(seconds) if seconds >= 60 else f"{max(1, round(seconds))} s"
-    told = [f"Plan: {counted(points, 'point')}"]
+    told = [f"Plan: {counted(len(rows), 'point')}"]
     if refused:
-        told.append(f"{refused} unsupported")
+        told.append(f"{refused} unsupported, {len(rows) - refused or 'none'} to run")
     if gpus:
         told.append(f"at most {counted(gpus, 'GPU')} at once")
-    if points > unknown + refused:
-        told.append(f"about {about} in all")
-    if unknown:
-        told.append(f"{unknown} of unknown length")
+    if known:
+        told.append(
+            f"at least {about} ({counted(known, 'point')})" if unknown else f"about {about} in all"
+        )
     if simulated:
         told.append(f"simulating at least {duration(simulated)}")
-    return ", ".join(told)
+    return "; ".join([", ".join(told), *_open_ended(rows, unknown)])
+
+
+def _open_ended(rows: Sequence[Settings], unknown: int) -> Iterator[str]:
+    """How many points end by their work and not by the clock."""
+    if not unknown:
+        return
+    works = {
+        "steps are timed" if row["workload"]["kind"] == "forward" else "requests are answered"
+        for row in rows
+        if row["seconds"] is None and not row.get("unsupported")
+    }
+    its, s = ("its", "s") if unknown == 1 else ("their", "")
+    yield f"{counted(unknown, 'point')} last{s} until {its} {' or '.join(sorted(works))}"
+
+
+def _refusals(rows: Sequence[Settings]) -> Iterator[str]:
+    """Why points would not run, each reason once."""
+    reasons = Counter(row["unsupported"] for row in rows if row.get("unsupported"))
+    yield from (f"{counted(count, 'point')} unsupported: {why}" for why, count in reasons.items())
+
+
+def _single(rows: Sequence[Settings]) -> Iterator[str]:
+    """The experiments that compare arms and repeat nothing, in one line.
+
+    Questions are paired with each other, and a repeat would ask the same ones again.
+    """
+    running = [
+        row for row in rows if not row.get("unsupported") and row["workload"]["kind"] != "questions"
+    ]
+    arms: dict[str, set[str]] = {}
+    for row in running:
+        arms.setdefault(row["experiment"], set()).add(row["arm"])
+    repeated = {row["experiment"] for row in running if row["repeat"]}
+    several = [name for name, of_one in arms.items() if len(of_one) > 1]
+    if once := [name for name in several if name not in repeated]:
+        which = "" if once == several else f" of {', '.join(once)}"
+        yield (f"one repeat{which}: compare will not tell how much runs vary; repeats: 3 or more")
 
 
 def _on_top(servers: int, warmups: int) -> str:

@@ -7,14 +7,15 @@ from reports.gaps import gap_sheet
 from reports.labels import marked
 from reports.notation import bound, changed, counted, label, measured, number, percent
 from reports.tables import Column, Sheet, headings
-from reports.verdicts import change, explored, gated, limit, more, share
+from reports.verdicts import beside, change, explored, gated, in_unit, limit, more, share
 from results.comparison import CellComparison, Comparison
 from results.contrast import Drift
 from results.direction import DIRECTIONS, in_points
 from results.effect import Effect
 from results.moved import MOST
 from results.standing import Difference
-from results.verdict import Gate, Judgement, Margin
+from results.strata import FEWEST, Stratum, contrary, looked_at
+from results.verdict import Gate, Judgement, Margin, boundless
 
 TOLD = (
     "MDD: the smallest difference that such runs show in 80 of 100 cases; changes are other "
@@ -52,8 +53,8 @@ Filled = tuple[Column, Callable[[Judgement], str]]
 def cell_sheets(cell: CellAccount, *, whole: bool = False) -> list[Sheet]:
     """The gated metrics of a cell, and the exploratory ones apart; all of these with `whole`.
 
-    Where questions were asked, the gap in their answers comes last. None where the cell is not
-    valid: its problems are among its notes.
+    With `whole` TTFT by new tokens follows. Where questions were asked, the gap in their answers
+    comes last. None where the cell is not valid: its problems are among its notes.
     """
     if cell.cell.problems:
         return []
@@ -66,6 +67,8 @@ def cell_sheets(cell: CellAccount, *, whole: bool = False) -> list[Sheet]:
     if free:
         told = "exploratory, no rule names them" if rules else "exploratory, as no rule is given"
         made.append(_sheet(cell, told, free, whole=whole))
+    if whole and looked_at(cell.cell.strata):
+        made.append(_strata_sheet(cell))
     gaps = gap_sheet(cell)
     return [*made, gaps] if gaps else made
 
@@ -73,10 +76,11 @@ def cell_sheets(cell: CellAccount, *, whole: bool = False) -> list[Sheet]:
 def cell_notes(cell: CellAccount, account: Account, *, whole: bool = False) -> list[str]:
     """What is to be known of a cell as a whole, besides what all cells share."""
     one = cell.cell
-    notes = [f"not judged: {problem}" for problem in one.problems]
+    notes = [f"not judged: {problem}" for problem in _by_point(one.problems)]
     notes += [f"note: {note}" for note in one.notes if note not in account.notes]
     notes += _failures(one)
     notes += _matched(one)
+    notes += _contrary(cell, sum(looked_at(each.cell.strata) for each in account.cells))
     among = [each for any_cell in account.cells for each in _told(any_cell) if each.effect.drift]
     notes += _drifts(_told(cell), len(among))
     rest = explored(cell)[1]
@@ -225,7 +229,7 @@ def _why(one: Judgement) -> Iterator[str]:
     if one.effect.how == "one pair":
         yield "~ holds for this pair of runs only, whatever its interval"
     if one.effect.reason and one.effect.reason not in one.reason and one.effect.ratio is not None:
-        yield one.effect.reason
+        yield beside(one.effect)
 
 
 def _verdict(one: Judgement) -> str:
@@ -248,6 +252,8 @@ def _widened(rules: Iterable[tuple[CellAccount, Judgement]]) -> Iterator[str]:
         metric, base, stated = one.effect.metric, one.effect.base, one.stated
         if not (stated.relative and stated.absolute and base) or in_points(metric):
             continue
+        if boundless(one.effect, one.margin, stated):
+            continue
         times, asked = stated.absolute / base / stated.relative, percent(stated.relative)
         told = (
             f"warning: {label(metric)} in {cell.place} passes up to {percent(one.margin)} worse, "
@@ -269,6 +275,15 @@ def _certain(rules: Iterable[tuple[CellAccount, Judgement]]) -> Iterator[str]:
         yield f"{'; '.join(names)}: same: {reason}"
 
 
+def _by_point(problems: Iterable[str]) -> Iterator[str]:
+    """What speaks against a cell, all that does so of one point together."""
+    found: dict[str, list[str]] = {}
+    for problem in problems:
+        point, named, reason = problem.partition("): ")
+        found.setdefault(point + named, []).append(reason)
+    yield from (point + "; ".join(reasons) for point, reasons in found.items())
+
+
 def _failures(cell: CellComparison) -> Iterator[str]:
     if any(cell.failed):
         told = (
@@ -283,11 +298,64 @@ def _matched(cell: CellComparison) -> Iterator[str]:
     found = (one.effect.matched for one in cell.judgements if one.effect.matched)
     for one in dict.fromkeys(found):
         alone, lost = percent(one.unmatched, 2), percent(one.lost, 2)
-        yield (
-            f"requests: {number(one.pairs, 0)} on both sides, in "
-            f"{counted(one.sessions, 'session')}; {alone} of all were answered by one side only; "
-            f"of the side that answered fewer, {lost} are missing on the other"
+        missing = f"of the side that answered fewer, {lost} are missing on the other"
+        told = (
+            f"requests: {number(one.pairs, 0)} on both sides, in {counted(one.sessions, 'session')}"
         )
+        of_all = f"{alone} of all were answered by one side only"
+        yield "; ".join([told, of_all, *([missing] if one.lost else [])])
+
+
+def _strata_sheet(cell: CellAccount) -> Sheet:
+    """TTFT of the requests on both sides by their new tokens."""
+    rows = tuple(
+        (
+            _span(one),
+            number(one.requests, 0),
+            number(one.sessions, 0),
+            measured(one.base, "s"),
+            measured(one.other, "s"),
+            _changed(one),
+        )
+        for one in cell.cell.strata
+    )
+    note = (
+        "new tokens: those of a prompt that were not in the cache, on the side that found more; "
+        "exploratory, and intervals are as if requests were independent; repeats of one request "
+        f"count once; fewer than {FEWEST} have no interval"
+    )
+    columns = headings(("new tokens",), ("requests", "sessions", "base", "other", "change"))
+    title = marked(f"TTFT by new tokens, {cell.place}: exploratory", cell.mark)
+    return Sheet(title=title, columns=columns, rows=rows, notes=(note,))
+
+
+def _contrary(cell: CellAccount, among: int) -> Iterator[str]:
+    """That the change of TTFT hides opposite ones, by how many tokens of a request are new."""
+    ttft = next((one for one in cell.cell.judgements if one.effect.metric == "ttft"), None)
+    if ttft is None or ttft.effect.ratio is None or ttft.margin is None or cell.aside(ttft):
+        return
+    found = contrary(cell.cell.strata, ttft.effect.ratio, ttft.margin, among)
+    if found:
+        each = ", ".join(
+            f"{_changed(one)} {'' if one.first == 0 else 'from '}{_span(one)} "
+            f"(n {number(one.requests, 0)})"
+            for one in found
+        )
+        whole = in_unit(ttft.effect)[0]
+        yield (
+            f"TTFT hangs on the new tokens of a request: {each}, against {whole} over all "
+            "(exploratory; the table is in the page)"
+        )
+
+
+def _span(one: Stratum) -> str:
+    last = number(one.last, 0)
+    return f"{number(one.first, 0)} to {last}" if one.first else f"up to {last}"
+
+
+def _changed(one: Stratum) -> str:
+    told, ends = changed(one.ratio, one.low, one.high)
+    return f"{told} ({ends.removesuffix(' %') or 'no interval'})"
 
 
 def _told(cell: CellAccount) -> list[Judgement]:

@@ -1,7 +1,8 @@
 """What a comparison says, in sentences: which side is faster, by how much, and how sure that is."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
-from math import isclose, log
+from math import ceil, isclose, log, sqrt
 
 from reports.account import Account, CellAccount
 from reports.notation import (
@@ -21,7 +22,7 @@ from results.direction import in_points
 from results.effect import Effect
 from results.gap import Gap
 from results.scores import HEADLINE
-from results.verdict import Judgement, Verdict
+from results.verdict import MOST, Judgement, Verdict, boundless
 
 LEADING = (
     (HEADLINE,),
@@ -42,7 +43,17 @@ CORE = (
 )
 """The metrics that are told one by one where no rule names them."""
 
-TOO_CLOSE = "would hardly show it the same: the change seen is beyond the margin or too near to it"
+AS_SEEN = "if the change is as seen"
+"""What must be so for more runs to decide."""
+
+PER_GPU = {"output_rate": "output_rate_per_gpu", "batch_rate": "batch_rate_per_gpu"}
+"""What changes as much as the metric does where both sides have equally many GPUs."""
+
+_THE_SAME = re.compile(
+    r"every run plays the same (?:(\d+) sessions|session), too few to tell how others would do: "
+    r"this holds for them alone"
+)
+"""How the reason of an effect says that it is of few sessions alone."""
 
 LONGEST = 40
 """A side with a longer name, or with a path, is called base or other in a sentence."""
@@ -62,7 +73,7 @@ def headline(account: Account) -> tuple[str, ...]:
 def amount(effect: Effect) -> str:
     """By how much, and how sure: `12.0 %`, then `95 % interval 9.1 to 15.2 %` in brackets."""
     told, ends = in_unit(effect, plain=True)
-    return f"{told} ({f'95 % interval {ends}' if ends else 'no interval'})"
+    return f"{told} ({_sure(effect, ends)})"
 
 
 def signed(effect: Effect) -> str:
@@ -73,7 +84,23 @@ def signed(effect: Effect) -> str:
         return "identical"
     told, ends = in_unit(effect)
     alone = " in this pair of runs alone" if effect.how == "one pair" else ""
-    return f"{told}{alone} ({f'95 % interval {ends}' if ends else 'no interval'})"
+    return f"{told}{alone} ({_sure(effect, ends)})"
+
+
+def _sure(effect: Effect, ends: str) -> str:
+    """How sure a change is, and of which sessions alone, where those are few."""
+    told = f"95 % interval {ends}" if ends else "no interval"
+    few = _THE_SAME.search(effect.reason or "")
+    return f"{told}; {_of_these(few)}" if few else told
+
+
+def _of_these(found: re.Match[str]) -> str:
+    return f"of these {found[1]} sessions alone" if found[1] else "of this session alone"
+
+
+def beside(effect: Effect) -> str:
+    """What is to be known of a change, shortly where it holds for few sessions alone."""
+    return _THE_SAME.sub(_of_these, effect.reason or "")
 
 
 def change(effect: Effect) -> str:
@@ -134,17 +161,40 @@ def more(judgement: Judgement) -> str:
     if ways := _ways(judgement):
         return f"{' or '.join(ways)} would decide"
     known = judgement.effect.worsening is not None and judgement.margin is not None
-    doubted = judgement.reason == judgement.effect.doubt
-    what = "questions or epochs" if judgement.effect.gap else "runs"
-    return f"more {what} {TOO_CLOSE}" if known and not doubted else ""
+    boundless_margin = boundless(judgement.effect, judgement.margin, judgement.stated)
+    doubted = boundless_margin or judgement.reason == judgement.effect.doubt
+    what = "folders" if judgement.effect.folders else "runs"
+    what = "questions or epochs" if judgement.effect.gap else what
+    return _as_many(judgement, what) if known and not doubted else ""
+
+
+def _as_many(judgement: Judgement, what: str) -> str:
+    """What would decide where no number of runs shows it the same."""
+    point, low, high = judgement.effect.worsening or (0.0, 0.0, 0.0)
+    margin, count = judgement.margin or 0.0, min(judgement.effect.runs)
+    narrower = f"as many {what} as make the interval narrower than ±"
+    if abs(point) < margin or not point:
+        room = share(judgement.effect, margin - abs(point), 2)
+        return f"{narrower}{room} would show it within the margin, {AS_SEEN}"
+    verdict = "worse" if point > 0 else "better"
+    if low > 0 or high < 0:
+        return f"more {what} would show it {verdict}, {AS_SEEN}"
+    times = (high - low) / 2 / abs(point)
+    if what == "runs" and times <= sqrt(MOST / count):
+        needed = max(ceil(count * times**2), count + 1)
+        return f"about {number(needed, 0)} runs a side would show it {verdict}, {AS_SEEN}"
+    return f"{narrower}{share(judgement.effect, abs(point), 2)} would show it {verdict}, {AS_SEEN}"
 
 
 def _ways(judgement: Judgement) -> list[str]:
-    """How many more runs would decide it, or, of answers, how many epochs or questions."""
+    """How many more runs or folders would decide it, or, of answers, epochs or questions."""
     needed, questions, found = judgement.runs_needed, judgement.questions_needed, []
     if judgement.more_runs is not None and needed is not None:
         runs = counted(judgement.more_runs, "more run")
         found.append(f"{runs} a side ({number(needed, 0)} in all)")
+    if judgement.folders_needed is not None:
+        folders = counted(judgement.folders_needed, "folder")
+        found.append(f"{folders} a side in all, as each is one number,")
     if questions is not None and found and needed is not None:
         found.append(f"{needed / min(judgement.effect.runs):.3g} times the epochs")
     if questions is not None:
@@ -186,9 +236,17 @@ def gated(account: Account) -> tuple[Judged, ...]:
 def explored(cell: CellAccount) -> tuple[tuple[Judgement, ...], tuple[Judgement, ...]]:
     """The exploratory judgements of a cell: those told one by one, and the rest."""
     free = [one for one in cell.cell.judgements if not one.gated]
-    told = [one for one in free if _core(one) and not cell.aside(one)]
+    told = [one for one in free if _core(one) and not cell.aside(one) and not _again(one, cell)]
     rest = tuple(one for one in free if one not in told)
     return tuple(sorted(told, key=lambda one: CORE.index(_core(one)))), rest
+
+
+def _again(one: Judgement, cell: CellAccount) -> bool:
+    """Whether it says no more than the same rate per GPU, as both sides have equally many."""
+    same = PER_GPU.get(one.effect.metric)
+    ratios = [each.effect.ratio for each in cell.cell.judgements if each.effect.metric == same]
+    mine = one.effect.ratio
+    return mine is not None and any(ratio is not None and isclose(ratio, mine) for ratio in ratios)
 
 
 def _core(one: Judgement) -> str:

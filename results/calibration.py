@@ -51,7 +51,8 @@ class MetricNoise:
     whole comparison like the calibration's, `sessions` the part of it that sessions have.
     `false_alarms` is the share of better and worse, at `margin`, over all ways to name the runs of
     each pair; `smallest` the smallest margin with 5 % of them at most; `provable` the smallest at
-    which an engine is found the same as itself in 80 of 100 such comparisons.
+    which an engine is found the same as itself in 80 of 100 such comparisons. `folders` says that
+    what folders differ by is part of the spread.
     """
 
     metric: str
@@ -66,6 +67,7 @@ class MetricNoise:
     false_alarms: float | None
     smallest: float | None
     provable: float
+    folders: bool = False
 
     @property
     def labelings(self) -> int:
@@ -158,7 +160,7 @@ def noise(calibration: Calibration, base: Side, cell: Match) -> tuple[Noise, dic
     There is no floor where too few runs tell it: those metrics are `unsure`.
     """
     known = _known(calibration, base, cell)
-    spreads = {one.metric: (one.spread, one.freedom) for one in known}
+    spreads = {one.metric: (one.spread, one.freedom, one.folders) for one in known}
     return spreads, {one.metric: one.floor for one in known if one.freedom >= FREEDOM}
 
 
@@ -230,6 +232,8 @@ _PERHAPS = ("freedom", "sessions", "margin", "false_alarms", "smallest")
 
 def _metric(written: Mapping[str, Any]) -> MetricNoise:
     drift = Drift(**written["drift"]) if written["drift"] else None
+    if type(written.get("folders", False)) is not bool:
+        raise ValueError(f"folders of {written['metric']} is {written['folders']!r}")
     told = [(name, written[name]) for name in _ALWAYS]
     told += [(name, written[name]) for name in _PERHAPS if written[name] is not None]
     for name, value in told:
@@ -258,15 +262,14 @@ def _noise(effect: Effect, margin: Margin, seed: int) -> MetricNoise | None:
     """The noise that an effect without a cause tells; None where it has no error over runs."""
     if effect.error is None or effect.how == "one pair" or not effect.values or effect.base is None:
         return None
-    base, other = (_series(effect, side) for side in ("base", "other"))
     over_runs = sqrt(max(0.0, effect.error**2 - (effect.sessions or 0.0) ** 2))
-    spread = over_runs / hypot(len(base.values) ** -0.5, len(other.values) ** -0.5)
+    spread = over_runs / hypot(*(count**-0.5 for count in effect.runs))
     freedom = effect.freedom or inf
     share = margin.of(effect.base, None)
     alarms, smallest = _alarms(effect, share, seed)
     return MetricNoise(
         metric=effect.metric,
-        runs=min(len(base.values), len(other.values)),
+        runs=min(effect.runs),
         spread=spread,
         freedom=freedom,
         floor=expm1(quantile(inf, 0.975) * spread * sqrt(2)),
@@ -277,11 +280,15 @@ def _noise(effect: Effect, margin: Margin, seed: int) -> MetricNoise | None:
         false_alarms=alarms,
         smallest=smallest,
         provable=expm1((quantile(freedom, 0.975) + quantile(freedom, 0.9)) * effect.error),
+        folders=effect.folders is not None,
     )
 
 
 def _alarms(effect: Effect, margin: float | None, seed: int) -> tuple[float | None, float | None]:
     """The share of false alarms at the margin, and the smallest margin with few enough of them."""
+    if effect.folders:
+        # A run of one folder that changes sides is in no folder of the other one.
+        return None, None
     base, other = (_series(effect, side) for side in ("base", "other"))
     order = np.argsort(base.pairs), np.argsort(other.pairs)
     if not np.array_equal(base.pairs[order[0]], other.pairs[order[1]]):

@@ -1,5 +1,6 @@
 """In what two sides differ, and whether they may be compared all the same."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,11 +11,15 @@ from results import facts
 from results.cell import Cell
 from results.errors import InputError
 from results.facts import Facts
+from results.matching import match
 from results.side import Side
 from results.standing import MANY, REQUESTED, Difference, covers, judged, within
 
 Told = tuple[Cell, Facts]
 """A point and all its facts."""
+
+NOTHING = "no workload under one load is on both sides"
+"""Why what is asked stands in the way where allowing it would leave nothing to compare."""
 
 Asked = frozenset[tuple[str, ...]]
 """The workload and the load of a point: their keys, each with its value."""
@@ -41,7 +46,8 @@ def differences(
     if _made_in(base) != _made_in(other):
         found += judged(*machines, factors, simulated=_on_virtual_time(base, other))
     order = ("refusing", "factor", "allowed", "harmless")
-    told = (_allowed(one, allow) for one in dict.fromkeys(found))
+    nothing = not match(base, other)[0]
+    told = (_allowed(one, allow, nothing=nothing) for one in dict.fromkeys(found))
     return tuple(sorted(told, key=lambda one: (order.index(one.standing), one.key)))
 
 
@@ -49,11 +55,18 @@ def refusals(found: Iterable[Difference]) -> tuple[str, ...]:
     """A sentence for every difference that stands in the way, with its key and both values."""
     return tuple(
         f"{one.key}: {one.base} against {one.other}"
-        f"{f' ({one.reason})' if one.reason else ''}: compare runs that agree in it, or add "
-        f"--allow {one.key}"
+        f"{f' ({one.reason})' if one.reason else ''}{_way_out(one)}"
         for one in found
         if one.standing == "refusing"
     )
+
+
+def _way_out(one: Difference) -> str:
+    """What would be compared; what has nothing in common is not, whatever is allowed."""
+    if one.key == "arm":
+        return ""
+    told = ": compare runs that agree in it"
+    return told if one.reason == NOTHING else f"{told}, or add --allow {one.key}"
 
 
 def _check(factors: Iterable[str], pairs: Iterable[tuple[Facts, Facts]]) -> None:
@@ -132,12 +145,16 @@ def _matched_arms(
 
 
 def _no_arm(base: Side, other: Side) -> Difference:
+    one_each = (
+        side.name if len(side.arms) == 1 else f"{side.name}:{next(iter(side.arms), 'ARM')}"
+        for side in (base, other)
+    )
     return Difference(
         key="arm",
         base=", ".join(base.arms),
         other=", ".join(other.arms),
         standing="refusing",
-        reason="no arm is on both sides: write RUN:ARM to say which are compared",
+        reason=f"no arm is on both sides: name one of each, such as {shlex.join(one_each)}",
     )
 
 
@@ -158,9 +175,13 @@ def _all(side: Iterable[Told]) -> Facts:
     return facts.joined(told for _, told in side)
 
 
-def _allowed(one: Difference, allow: Sequence[str]) -> Difference:
-    stands = one.standing == "refusing" and within(one.key, allow)
-    return replace(one, standing="allowed") if stands else one
+def _allowed(one: Difference, allow: Sequence[str], *, nothing: bool) -> Difference:
+    """As it stands with these keys allowed, which helps nowhere where `nothing` is in common."""
+    if one.standing != "refusing" or one.key == "arm":
+        return one
+    if nothing and within(one.key, MANY):
+        return replace(one, reason=NOTHING)
+    return replace(one, standing="allowed") if within(one.key, allow) else one
 
 
 def _on_virtual_time(base: Side, other: Side) -> bool:

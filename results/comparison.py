@@ -18,11 +18,12 @@ from results.direction import DIRECTIONS
 from results.effect import Effect
 from results.effects import Noise, effects, nothing
 from results.errors import InputError
-from results.failures import counts
-from results.matching import Match, match
+from results.failures import CHANCE, chance, counts
+from results.matching import Match, match, ties
 from results.scores import HEADLINE
 from results.side import Side
 from results.standing import Difference, within
+from results.strata import Stratum, strata
 from results.tokens import Alike, alike
 from results.verdict import Judgement, Margin, Rule, invalid, judge, together
 
@@ -45,7 +46,7 @@ class CellComparison:
 
     `experiment` is what other calls it, whose rules are judged by. `problems` are finished
     sentences; where there are any, every judgement is `invalid`. `failed` and `asked` count the
-    requests that failed and all that ended, of base and other.
+    requests that failed and all that ended, of base and other. `strata` are TTFT by new tokens.
     """
 
     name: str
@@ -59,6 +60,7 @@ class CellComparison:
     failed: tuple[int, int]
     asked: tuple[int, int]
     judgements: tuple[Judgement, ...]
+    strata: tuple[Stratum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ def compare(
     found = differences(base, other, factors=factors, allow=allow)
     refused = list(refusals(found))
     matches, alone = ((), ()) if refused else match(base, other)
+    tied = () if refused else ties(base, other)
     cells: list[CellComparison] = []
     untold: list[str] = []
     for one in matches:
@@ -135,7 +138,9 @@ def compare(
         calibration=calibration.provenance if calibration else None,
         uncalibrated=mismatches(calibration, base) if calibration else (),
         missing=tuple(missing(base, other, rules, alone, _renamed(matches))),
-        unjudged=() if refused else (*unjudged(base, other, rules, alone, _held(cells)), *untold),
+        unjudged=()
+        if refused
+        else (*unjudged(base, other, rules, alone, _held(cells), tied), *untold),
         seed=seed,
     )
 
@@ -207,6 +212,7 @@ def _cell(one: Match, read: Contest, sides: tuple[Side, Side], against: _Against
         failed=failed,
         asked=asked,
         judgements=tuple(judged),
+        strata=() if problems or accuracy.asks(read) else strata(read),
     )
 
 
@@ -315,7 +321,7 @@ def _notes(read: Contest) -> tuple[str, ...]:
         )
     elif _one_after_the_other(read):
         found.append("one side ran wholly before the other, so what changed then is not told apart")
-    found += [*_unpaired(read), *_clocked(read)]
+    found += [*_unpaired(read), *_cut(read), *_clocked(read)]
     kept = [entry.point.kept for side in read.sides for entry in side if entry.point.kept]
     if kept and not any(one.whole for one in kept):
         found.append(
@@ -328,8 +334,7 @@ def _notes(read: Contest) -> tuple[str, ...]:
         )
         found.append(
             "every request was answered in the very same time on both sides"
-            + ", as where a simulated run is repeated or copied: change the suite's seed"
-            * simulated
+            + ", as where a simulated run is repeated or copied: ask for more repeats" * simulated
         )
     return tuple(found)
 
@@ -341,9 +346,30 @@ def _clocked(read: Contest) -> Iterator[str]:
     if base and other and abs(other / base - 1) > APART:
         yield (
             f"the slowest GPU of a run was clocked at {base / 1e6:,.0f} MHz on average on base and "
-            f"at {other / 1e6:,.0f} MHz on other, as at its power limit a card slows down by as much "
-            "as its work takes: if time follows the clock, that alone makes other "
+            f"at {other / 1e6:,.0f} MHz on other, as at its power limit a card slows down by as "
+            "much as its work takes: if time follows the clock, that alone makes other "
             f"{100 * abs(base / other - 1):.1f} % {'slower' if other < base else 'faster'}"
+        )
+
+
+def _cut(read: Contest) -> Iterator[str]:
+    """How many requests each side had cut, where that differs by more than chance."""
+    told = [
+        tuple(
+            sum(int(one.value or 0) for one in figures if one)
+            for figures in (
+                [entry.summary.figures.get(name) for entry in side] for name in ("cut", "requests")
+            )
+        )
+        for side in read.sides
+    ]
+    (few, base), (many, other) = told
+    # A baseline file does not tell what was cut.
+    kept = any(entry.point.kept for side in read.sides for entry in side)
+    if not kept and chance((few, base), (many, other)) < CHANCE:
+        yield (
+            f"requests that the end of the window cut, which are in no latency: {few:,} of "
+            f"{base:,} (base), {many:,} of {other:,} (other)"
         )
 
 

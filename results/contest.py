@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from results.columns import Ints, columns
+from results.columns import Ints, Mask, columns
 from results.copies import Seen, copied
 from results.direction import OF_REQUESTS, REQUESTS
 from results.effect import Matched
@@ -29,7 +29,8 @@ class Entry:
 
     Runs with the same `workload` were sent the same: those of both sides are a pair. `shared` are
     the figures over the requests that all runs of the workload answered, where both sides have
-    any; `partial` says that this run has more. `answers` are there where questions were asked.
+    any, and `shared_means` the means; `partial` says that this run has more. `answers` are there
+    where questions were asked.
     """
 
     point: RunPoint
@@ -39,6 +40,7 @@ class Entry:
     means: Mapping[str, float]
     tokens: Tokens
     shared: Mapping[str, Figure] = field(default_factory=dict)
+    shared_means: Mapping[str, float] = field(default_factory=dict)
     partial: bool = False
     answers: pa.Table | None = None
 
@@ -147,7 +149,10 @@ def _in_place(entry: Entry, workload: str, sent: Requests, keys: Keys | None, al
         # Answers are compared, and no time of any request.
         return replace(entry, workload=workload)
     figures, partial = _over_shared(entry.point, entry.summary, sent, keys, alone)
-    return replace(entry, workload=workload, shared=figures, partial=partial)
+    means: Mapping[str, float] = {}
+    if figures and keys is not None:
+        means = _means(sent, among(sent.keys, keys)) if partial else entry.means
+    return replace(entry, workload=workload, shared=figures, shared_means=means, partial=partial)
 
 
 def _in_all(runs: Sequence[Sequence[Requests]]) -> Keys | None:
@@ -224,12 +229,7 @@ def read(point: RunPoint, alone: bool) -> tuple[Entry, Requests]:
     table = point.rows()
     rows = columns(table)
     sent = requests(table, rows)
-    means = {
-        name: float(np.nanmean(logs))
-        for name, logs in sent.values.items()
-        if not np.isnan(logs).all()
-    }
-    means = dict(point.kept.means) if point.kept else means
+    means = point.kept.means if point.kept else _means(sent)
     summary = summarise(point, table=table, rows=rows, intervals=alone)
     folder = point.path.parent.name
     known = point.kept.tokens if point.kept else None
@@ -243,6 +243,12 @@ def read(point: RunPoint, alone: bool) -> tuple[Entry, Requests]:
         answers=point.answers(),
     )
     return entry, sent
+
+
+def _means(sent: Requests, chosen: Mask | None = None) -> dict[str, float]:
+    """The mean logarithm of each metric over the chosen requests, or over all."""
+    logs = ((name, each if chosen is None else each[chosen]) for name, each in sent.values.items())
+    return {name: float(np.nanmean(each)) for name, each in logs if not np.isnan(each).all()}
 
 
 def _matched(pairs: Sequence[Pairs], counts: Sequence[tuple[int, int]]) -> Matched | None:

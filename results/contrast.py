@@ -1,6 +1,7 @@
 """Two sides contrasted over runs: how far apart their means are on the log scale, and how sure."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import expm1, inf, log1p, sqrt
 from typing import Literal
 
@@ -17,6 +18,8 @@ How = Literal[
     "Welch",
     "one pair",
     "one pair, calibrated",
+    "folders",
+    "exact",
     "identical",
     "no spread",
     "none",
@@ -79,11 +82,13 @@ class Series:
     """One number a run, on the log scale; `pairs` names the workload that each run was sent.
 
     `positions` are the places in the one order in which the runs of both sides were made.
+    `folders` numbers the folder of each, where the sides lie in different ones.
     """
 
     values: Floats
     pairs: Ints
     positions: Floats | None = None
+    folders: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,7 @@ class Estimate:
     """A difference of logarithms, its standard error and degrees of freedom; error 0 is certain.
 
     `error` is None where there is none, and `reason` says why. `level` is that of the interval.
+    `folders` are how many of each side tell how much folders differ; None where none do.
     """
 
     change: float
@@ -100,14 +106,19 @@ class Estimate:
     level: float = LEVEL
     drift: Drift | None = None
     reason: str | None = None
+    folders: tuple[int, int] | None = None
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval; 0 where there is no error."""
+        return quantile(self.freedom, (1 + self.level) / 2) * (self.error or 0.0)
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The two-sided 95 % interval of the change."""
         if self.error is None:
             return None
-        half = quantile(self.freedom, (1 + self.level) / 2) * self.error
-        return self.change - half, self.change + half
+        return self.change - self.half, self.change + self.half
 
     @property
     def p(self) -> float | None:
@@ -157,6 +168,38 @@ def contrast(base: Series, other: Series, *, twins: bool = False) -> Estimate:
         return _sound(alone)
     chosen = alone if _repeats_differ(pairs) else together
     return _sound(replace(chosen, level=TWO_WAYS))
+
+
+def across(estimate: Estimate, base: Series, other: Series) -> Estimate:
+    """The estimate by the spread between folders, where that makes its interval wider.
+
+    What runs of one folder share, as those of one night do, is no chance of each run: each folder
+    is one number, and Student's t of both sides' folders, of one spread, is the least that is said.
+    The estimate itself where both sides lie in the same folders, or in one each.
+    """
+    if base.folders is None or other.folders is None or estimate.how == "identical":
+        return estimate
+    sides = _of_folders(base, base.folders), _of_folders(other, other.folders)
+    counts = len(sides[0][0]), len(sides[1][0])
+    freedom = sum(counts) - 2
+    if not freedom:
+        return estimate
+    spread = sum(float(means.var()) * len(means) for means, _ in sides) / freedom
+    error = sqrt(spread * sum(float(shares @ shares) for _, shares in sides))
+    told = replace(estimate, folders=counts)
+    wide = replace(
+        told, how="folders", error=error, freedom=freedom, level=LEVEL, drift=None, reason=None
+    )
+    return wide if error > NOTHING and wide.half > estimate.half else told
+
+
+def _of_folders(side: Series, folders: Ints) -> tuple[Floats, Floats]:
+    """The mean of each folder, over workloads that all ran where there are any, and its share."""
+    runs = [folders == number for number in np.unique(folders)]
+    shared = reduce(np.intersect1d, (side.pairs[mask] for mask in runs))
+    chosen = np.isin(side.pairs, shared) if len(shared) else np.ones(len(side.pairs), np.bool_)
+    means = np.array([side.values[mask & chosen].mean() for mask in runs])
+    return means, np.array([mask.mean() for mask in runs])
 
 
 def combined(run: Estimate, error: float, freedom: float, how: How) -> Estimate:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from results.matching import label
+from results.matching import Tie, label
 from results.scores import HEADLINE
 from results.side import Side
 from results.steps import KIND, TIME
@@ -51,16 +51,23 @@ def unjudged(
     rules: Sequence[Rule],
     alone: Sequence[str],
     held: Collection[tuple[str, str]],
+    tied: Sequence[Tie] = (),
 ) -> list[str]:
     """A sentence for each cell of other that base lacks, and for each rule about no cell.
 
-    `held` are the experiments of other and the metrics that were held against a rule there.
+    `held` are the experiments of other and the metrics that were held against a rule there, `tied`
+    are cells of which base may have any.
     """
+    left = [*alone, *(name for one in tied for name in one.names)]
     return [
-        f"{name} is not in the baseline {base.name}, so nothing says how it should be: add a run "
-        "that has it"
-        for name in _ruled(other, rules, alone, {})
-    ] + list(_not_held(other, rules, alone, held))
+        *map(str, tied),
+        *(
+            f"{name} is not in the baseline {base.name}, so nothing says how it should be: add a "
+            "run that has it"
+            for name in _ruled(other, rules, alone, {})
+        ),
+        *_not_held(other, rules, left, held),
+    ]
 
 
 def _not_held(

@@ -50,7 +50,8 @@ class Effect:
     same; where it is `doubted_either_way` not worse either.
 
     Of shares that are compared in points the ratio is 1 and the difference: 1.02 is two points
-    more. An accuracy has its `gap`, question by question, and no order of runs.
+    more. An accuracy has its `gap`, question by question, and no order of runs. `folders` are how
+    many of each side tell how much folders differ; None where none do.
     """
 
     metric: str
@@ -72,6 +73,7 @@ class Effect:
     matched: Matched | None = None
     drift: Drift | None = None
     gap: Gap | None = None
+    folders: tuple[int, int] | None = None
     reason: str | None = None
     doubt: str | None = None
     doubted_either_way: bool = False
@@ -120,6 +122,7 @@ def of_estimate(
         p=estimate.p,
         detectable=estimate.detectable,
         drift=estimate.drift,
+        folders=estimate.folders,
         **{"reason": estimate.reason, **known},
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, hypot, inf, log, log1p
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -10,20 +11,28 @@ import numpy as np
 from results import accuracy
 from results.columns import Ints
 from results.contest import Contest, Entry
-from results.contrast import Estimate, How, Series, combined, contrast, quantile
+from results.contrast import Estimate, How, Series, across, combined, contrast, quantile
 from results.direction import DIRECTIONS, REQUESTS, in_points
 from results.effect import Effect, RunValue, of_estimate
-from results.failures import by_chance, differ
+from results.failures import by_chance, chance, counts, differ, difference
 from results.figure import Figure
 from results.pairing import MOST_LOST, Singles
 from results.spread import FEWEST, MOST, Spread, over_sessions
-from results.work import Compared, compared, further, unlike, unshared
+from results.work import Compared, compared, doubts, further, unlike, unshared
 
 FAR = 700.0
 """The logarithm of a ratio to 0, which is beyond all bounds and stays a number."""
 
-Noise = Mapping[str, tuple[float, float]]
-"""For each metric how much the logarithm of a run varies, and its degrees of freedom."""
+ONE_FOLDER = (
+    "the calibration tells nothing of how much folders differ, and these runs lie in several: "
+    "calibrate from three folders or more, or add folders to a side"
+)
+
+Known = tuple[float, float, bool]
+
+Noise = Mapping[str, Known]
+"""For each metric how much the logarithm of a run varies, its degrees of freedom, and whether what
+folders differ by is part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,18 +55,26 @@ def effects(
     if accuracy.asks(cell):
         yield from accuracy.effects(cell)
         return
-    failures = differ(cell)
+    failures, unlike_work = differ(cell), doubts(cell)
     for metric in DIRECTIONS:
         if metric not in wanted and not _told(cell, metric):
             continue
         if in_points(metric):
             yield _in_points(cell, metric)
-        elif metric in REQUESTS:
-            effect = _of_requests(cell, metric, noise.get(metric), seed)
-            yield replace(effect, doubt=effect.doubt or failures)
+            continue
+        known = noise.get(metric)
+        if metric in REQUESTS:
+            effect = _of_requests(cell, metric, known, seed)
         else:
-            effect = _of_runs(cell, metric, noise.get(metric))
-            yield replace(effect, doubt=effect.doubt or failures)
+            effect = _of_runs(cell, metric, known)
+        if effect.how == "one pair, calibrated" and known and not known[2] and _folders(cell):
+            effect = replace(effect, doubt=ONE_FOLDER, doubted_either_way=True)
+        doubt, either_way = (
+            (failures, False) if failures else unlike_work.get(metric, (None, False))
+        )
+        if effect.doubt is None:
+            effect = replace(effect, doubt=doubt, doubted_either_way=either_way)
+        yield effect
 
 
 def _told(cell: Contest, metric: str) -> bool:
@@ -69,9 +86,7 @@ def _told(cell: Contest, metric: str) -> bool:
     return any(figure is not None and figure.value is not None for figure in figures)
 
 
-def _of_requests(
-    cell: Contest, metric: str, noise: tuple[float, float] | None, seed: int
-) -> Effect:
+def _of_requests(cell: Contest, metric: str, noise: Known | None, seed: int) -> Effect:
     """The geometric mean ratio over the requests that both sides answered."""
     if cell.matched is None or cell.matched.lost > MOST_LOST:
         return _unpaired(cell, metric)
@@ -89,11 +104,32 @@ def _of_requests(
         sessions = np.concatenate([one.sessions for one in kept])
         spread = over_sessions(changes, sessions, seed)
     counts = len(kept), len(kept)
-    settled = _settled(estimate, spread, noise, counts, "paired requests")
+    wide = across(estimate, *_run_by_run(cell, metric, kept))
+    settled = _settled(wide, spread, noise, counts, "paired requests")
     effect = _from_runs(metric, entries, (base, other), settled, _selection(cell, kept))
-    over = spread.error if spread and estimate.error is not None else None
+    over = spread.error if spread and wide.error is not None else None
     base_runs, other_runs = (_sent(side, kept) for side in cell.sides)
     return replace(effect, runs=(base_runs, other_runs), matched=cell.matched, sessions=over)
+
+
+def _run_by_run(cell: Contest, metric: str, kept: Sequence[Kept]) -> tuple[Series, Series]:
+    """The mean of each run that was sent these workloads, over requests that all of them answered.
+
+    Over all that each one answered where they have none in common.
+    """
+    names = {one.workload for one in kept}
+    sides = [
+        [one for one in side if one.workload in names and metric in one.means]
+        for side in cell.sides
+    ]
+    shared = [[one for one in side if metric in one.shared_means] for side in sides]
+    base, other = (
+        _series(cell, side, [one.shared_means[metric] for one in side])
+        if all(shared)
+        else _series(cell, side, [one.means[metric] for one in side])
+        for side in (shared if all(shared) else sides)
+    )
+    return base, other
 
 
 def _sent(side: Sequence[Entry], kept: Sequence[Kept]) -> int:
@@ -140,7 +176,8 @@ def _unpaired(cell: Contest, metric: str) -> Effect:
     )
     reason = unshared(cell)
     doubt = unlike(cell) if cell.matched is None else reason
-    effect = _from_runs(metric, cell.sides, (base, other), contrast(base, other), reason)
+    estimate = across(contrast(base, other), base, other)
+    effect = _from_runs(metric, cell.sides, (base, other), estimate, reason)
     return replace(effect, matched=cell.matched, **_doubt(cell, doubt))
 
 
@@ -149,7 +186,7 @@ def _doubt(cell: Contest, doubt: str | None) -> dict[str, Any]:
     return {"doubt": doubt, "doubted_either_way": doubt is not None and further(cell)}
 
 
-def _of_runs(cell: Contest, metric: str, noise: tuple[float, float] | None) -> Effect:
+def _of_runs(cell: Contest, metric: str, noise: Known | None) -> Effect:
     """The ratio of one figure a run."""
     told = compared(cell, metric)
     if absent := _absent(told.figures):
@@ -158,12 +195,12 @@ def _of_runs(cell: Contest, metric: str, noise: tuple[float, float] | None) -> E
     return replace(effect, **_doubt(cell, told.doubt))
 
 
-def _ratio(cell: Contest, metric: str, told: Compared, noise: tuple[float, float] | None) -> Effect:
+def _ratio(cell: Contest, metric: str, told: Compared, noise: Known | None) -> Effect:
     base, other = (
         _series(cell, entries, [log(value) for value in side])
         for entries, side in zip(told.sides, told.values, strict=True)
     )
-    estimate = contrast(base, other, twins=cell.twins)
+    estimate = across(contrast(base, other, twins=cell.twins), base, other)
     inside = [_inside(side[0]) for side in told.figures]
     spread = None
     if all(inside):
@@ -219,9 +256,14 @@ def _in_points(cell: Contest, metric: str) -> Effect:
     base, other = (
         _series(cell, entries, side) for entries, side in zip(told.sides, told.values, strict=True)
     )
-    estimate = contrast(base, other, twins=cell.twins)
+    estimate = across(contrast(base, other, twins=cell.twins), base, other)
     effect = _from_runs(metric, told.sides, (base, other), estimate, None)
     ends = estimate.interval
+    if estimate.how == "no spread":
+        # Where no run is chance, the requests that failed may be.
+        failed = [counts(side) for side in told.sides]
+        ends = difference(*failed)
+        effect = replace(effect, how="exact", p=chance(*failed), reason=None)
     low, high = (max(exp(-FAR), 1 + end) for end in ends) if ends else (None, None)
     return replace(
         effect,
@@ -249,7 +291,7 @@ def _absent(figures: Sequence[Sequence[Figure | None]]) -> str | None:
 def _settled(
     estimate: Estimate,
     spread: Spread | None,
-    noise: tuple[float, float] | None,
+    noise: Known | None,
     counts: tuple[int, int],
     how: How | None = None,
 ) -> Estimate:
@@ -291,12 +333,24 @@ def _from_runs(
 
 def _series(cell: Contest, entries: Sequence[Entry], logs: Sequence[float]) -> Series:
     names = {name: number for number, name in enumerate(_workloads(cell))}
+    folders = _folders(cell)
     positions = np.array([float(entry.point.cell.position) for entry in entries])
     return Series(
         values=np.array(logs),
         pairs=np.array([names[entry.workload] for entry in entries]),
         positions=positions if cell.ordered else None,
+        folders=np.array([folders[entry.point.path.parent] for entry in entries])
+        if folders
+        else None,
     )
+
+
+def _folders(cell: Contest) -> dict[Path, int]:
+    """The folders of all runs as numbers; none where both sides lie in the same ones."""
+    base, other = ({entry.point.path.parent: 0 for entry in side} for side in cell.sides)
+    if base.keys() == other.keys():
+        return {}
+    return {path: number for number, path in enumerate(base | other)}
 
 
 def _workloads(cell: Contest) -> list[str]:

@@ -1,12 +1,14 @@
 """How many requests failed on each side, and whether that can be chance."""
 
 from collections.abc import Sequence
+from math import hypot, inf, sqrt
 
 import numpy as np
 from scipy.special import gammaln
 
 from results.columns import Floats, Ints
 from results.contest import Contest, Entry
+from results.contrast import LEVEL, quantile
 
 CHANCE = 0.01
 """Shares of failed requests that chance sets so far apart less often than this do differ."""
@@ -61,6 +63,30 @@ def chance(base: tuple[int, int], other: tuple[int, int]) -> float:
     seen = shares[base[0] - places[0]]
     # Rounding must not leave out what is as likely as what was seen.
     return float(min(1.0, shares[shares <= seen * (1 + 1e-7)].sum()))
+
+
+def difference(base: tuple[int, int], other: tuple[int, int]) -> tuple[float, float]:
+    """The 95 % interval of the second share less the first, each of them so many of so many.
+
+    Newcombe's hybrid score interval (Statistics in Medicine 1998, method 10), which leaves no
+    difference out only where Fisher's exact test does.
+    """
+    shares = [hits / whole for hits, whole in (base, other)]
+    ends = [_score(*counts) for counts in (base, other)]
+    point = shares[1] - shares[0]
+    low = point - hypot(shares[1] - ends[1][0], ends[0][1] - shares[0])
+    high = point + hypot(ends[1][1] - shares[1], shares[0] - ends[0][0])
+    if chance(base, other) < 1 - LEVEL:
+        return low, high
+    return min(low, 0.0), max(high, 0.0)
+
+
+def _score(hits: int, whole: int) -> tuple[float, float]:
+    """Wilson's interval of a share."""
+    z = quantile(inf, (1 + LEVEL) / 2)
+    middle = hits + z * z / 2
+    half = z * sqrt(hits * (whole - hits) / whole + z * z / 4)
+    return (middle - half) / (whole + z * z), (middle + half) / (whole + z * z)
 
 
 def _ways(whole: int, chosen: Ints) -> Floats:

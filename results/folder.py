@@ -3,7 +3,7 @@
 import fcntl
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -19,18 +19,22 @@ STATUSES = ("finished", "failed", "unsupported", "not started", "cut")
 class RunFolder:
     """A run folder that this process alone writes to, until it is closed.
 
-    `run_id` is what the `run` column says: equal for two runs of one plan with one salt.
+    `run_id` is what the `run` column says: equal for two runs of one plan with one salt. Points
+    with an id of `again` count as if they had no outcome until they are begun anew.
     """
 
-    def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, plan: Mapping[str, Any], again: Iterable[str] = ()) -> None:
         """Takes the folder's lock. Raises FolderError where another writer holds it."""
         self.path = path
+        self._again = set(again)
         self.salt: int = plan["salt"]
         self.run_id = run_id(plan)
         self._lock = _locked(path)
 
     def outcome(self, point_name: str, point_id: str) -> str | None:
         """The point's status; None where it has none, and so must be run."""
+        if point_id in self._again:
+            return None
         return _status(self._point(point_name, point_id) / "outcome.json")
 
     def open_point(self, facts: Mapping[str, Any]) -> PointWriter:
@@ -41,7 +45,12 @@ class RunFolder:
         return PointWriter(*self._begin(facts))
 
     def not_started(self, facts: Mapping[str, Any], reason: str) -> None:
-        """Records that the point could not begin; it is run when the folder is taken up again."""
+        """Records that the point could not begin; it is run when the folder is taken up again.
+
+        One that was to be run again keeps what it has.
+        """
+        if facts["id"] in self._again:
+            return
         path, _ = self._begin(facts)
         document.write(path / "outcome.json", {"status": "not started", "reason": reason})
 
@@ -58,6 +67,7 @@ class RunFolder:
         self.close()
 
     def _begin(self, facts: Mapping[str, Any]) -> tuple[Path, int]:
+        self._again.discard(facts["id"])
         path = self._point(facts["name"], facts["id"])
         with document.writing(path):
             path.mkdir(exist_ok=True)
@@ -95,28 +105,24 @@ def create(
     return folder
 
 
-def newest_unfinished(out: Path, suite_name: str, plan_hash: str) -> Path | None:
-    """The newest folder of this suite and plan in which a point still is to be run."""
+def newest(out: Path, suite_name: str, plan_hash: str, *, unfinished: bool = False) -> Path | None:
+    """The newest folder of this suite and plan; if `unfinished`, in which a point is to be run."""
     found = [
         (match[1], int(match[2] or 1), path)
         for path in out.glob(f"{_safe(suite_name)}-*")
         if (match := re.fullmatch(r".*-(\d{8}T\d{6}Z)(?:-(\d+))?", path.name))
-        and _unfinished(path, suite_name, plan_hash)
+        and _same(path, suite_name, plan_hash)
+        and (not unfinished or _unfinished(path))
     ]
     return max(found)[2] if found else None
 
 
-def complete(out: Path, suite_name: str, plan_hash: str) -> bool:
-    """Whether there is a folder of this suite and plan in which nothing is left to be run."""
-    return any(
-        _same(path, suite_name, plan_hash) and not _unfinished(path, suite_name, plan_hash)
-        for path in out.glob(f"{_safe(suite_name)}-*")
-    )
+def reopen(path: Path, again: Iterable[str] = ()) -> RunFolder:
+    """A run folder to go on with, the points with an id of `again` as if they had no outcome.
 
-
-def reopen(path: Path) -> RunFolder:
-    """A run folder to go on with. Raises FolderError where it is none, or another writes to it."""
-    return RunFolder(path, document.read(path / "plan.json"))
+    Raises FolderError where it is none, or another writes to it.
+    """
+    return RunFolder(path, document.read(path / "plan.json"), again)
 
 
 def run_id(plan: Mapping[str, Any]) -> str:
@@ -175,9 +181,7 @@ def _same(path: Path, suite_name: str, plan_hash: str) -> bool:
     return (plan.get("suite"), plan.get("hash")) == (suite_name, plan_hash)
 
 
-def _unfinished(path: Path, suite_name: str, plan_hash: str) -> bool:
-    if not _same(path, suite_name, plan_hash):
-        return False
+def _unfinished(path: Path) -> bool:
     try:
         points = document.read(path / "plan.json")["points"]
         found = (_status(path / point["folder"] / "outcome.json") for point in points)

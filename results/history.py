@@ -226,7 +226,8 @@ def _course(
         for split, levels in zip(splits, zip(ends, ends[2:], strict=False), strict=True)
     )
     step = None if found or not logs else detectable(series)
-    needed = f"{FEWEST} runs are needed to tell a change from chance, and {len(held)} have a value"
+    have = "1 has" if len(held) == 1 else f"{len(held)} have"
+    needed = f"{FEWEST} runs are needed to tell a change from chance, and {have} a value"
     return Course(
         cell=members[-1].points[0].cell,
         metric=metric,

@@ -1,5 +1,6 @@
 """Which cells two sides have in common: one workload under one load, arm against arm."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from results.run import Run, RunPoint
 from results.side import Side, within
 
 Points = tuple[RunPoint, ...]
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,24 +26,61 @@ class Match:
         return self.base[0].cell.name.rpartition("-r")[0] or self.base[0].cell.name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tie:
+    """Cells of base and of other that are as near to each other, so that none has a partner."""
+
+    base: tuple[str, ...]
+    other: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.base, *self.other)
+
+    def __str__(self) -> str:
+        """What cannot be told, and the way out."""
+        return (
+            f"{' and '.join(self.base)} of base and {' and '.join(self.other)} of other were all "
+            "asked the same, and nothing says which of them belong together, so none is compared: "
+            "give the experiments the same names in both suites, and run again"
+        )
+
+
 def match(base: Side, other: Side) -> tuple[tuple[Match, ...], tuple[str, ...]]:
     """The cells on both sides, in base's order, and the names of those that only one side has.
 
     The only arms of two sides are compared, of sides with several those of one name. Cells belong
     together where a repeat of them was sent the very same; else where they were asked the same.
+    Those of one name go first; where several are as near, they are in `ties` and in neither here.
     """
-    left = _cells(other.points)
-    found, alone = [], []
-    for points in _cells(base.points):
-        partner = next(
-            (one for one in _ranked(points, left) if _arms(base, other, points, one)), ()
+    ours, theirs = _cells(base.points), _cells(other.points)
+    pairs, tied = _near(base, other, ours, theirs)
+    found = tuple(Match(base=ours[one], other=theirs[two]) for one, two in sorted(pairs))
+    met = [{pair[side] for pair in pairs | tied} for side in (0, 1)]
+    alone = (
+        label(points)
+        for places, cells in zip(met, (ours, theirs), strict=True)
+        for place, points in enumerate(cells)
+        if place not in places
+    )
+    return found, tuple(alone)
+
+
+def ties(base: Side, other: Side) -> tuple[Tie, ...]:
+    """The cells that may be one another, and of which nothing says which are."""
+    ours, theirs = _cells(base.points), _cells(other.points)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    _, tied = _near(base, other, ours, theirs)
+    for one in sorted({one for one, _ in tied}):
+        groups.setdefault(tuple(sorted(two for first, two in tied if first == one)), []).append(one)
+    return tuple(
+        Tie(
+            base=tuple(label(ours[one]) for one in ones),
+            other=tuple(label(theirs[two]) for two in twos),
         )
-        if partner:
-            left.remove(partner)
-            found.append(Match(base=points, other=partner))
-        else:
-            alone.append(points)
-    return tuple(found), tuple(label(points) for points in (*alone, *left))
+        for twos, ones in groups.items()
+    )
 
 
 def comparable(run: Run) -> tuple[tuple[tuple[Side, Side], ...], tuple[Side, ...]]:
@@ -75,16 +114,35 @@ def _asked(point: RunPoint) -> str:
     return orjson.dumps(asked, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _ranked(points: Points, candidates: Sequence[Points]) -> list[Points]:
-    """The candidates that may be the same cell, the likeliest first."""
-    sent, asked = {point.cell.pairing for point in points}, _asked(points[0])
+def _near(
+    base: Side, other: Side, ours: Sequence[Points], theirs: Sequence[Points]
+) -> tuple[set[Pair], set[Pair]]:
+    """The places of cells that are each other's only nearest, and of those where several are."""
+    near: dict[tuple[bool, bool, bool], set[Pair]] = {}
+    known = [(_sent(two), _asked(two[0])) for two in theirs]
+    for one, points in enumerate(ours):
+        sent, asked = _sent(points), _asked(points[0])
+        for two, (others, alike) in enumerate(known):
+            apart = not sent & others
+            if (not apart or asked == alike) and _arms(base, other, points, theirs[two]):
+                renamed = points[0].cell.experiment != theirs[two][0].cell.experiment
+                near.setdefault((apart, renamed, asked != alike), set()).add((one, two))
+    found: set[Pair] = set()
+    tied: set[Pair] = set()
+    for distance in sorted(near):
+        gone = [{pair[side] for pair in found | tied} for side in (0, 1)]
+        left = {
+            pair for pair in near[distance] if pair[0] not in gone[0] and pair[1] not in gone[1]
+        }
+        times = [Counter(pair[side] for pair in left) for side in (0, 1)]
+        single = {(one, two) for one, two in left if times[0][one] == times[1][two] == 1}
+        found |= single
+        tied |= left - single
+    return found, tied
 
-    def distance(one: Points) -> tuple[bool, bool]:
-        apart = not sent & {point.cell.pairing for point in one}
-        return apart, one[0].cell.experiment != points[0].cell.experiment
 
-    alike = [one for one in candidates if not distance(one)[0] or _asked(one[0]) == asked]
-    return sorted(alike, key=distance)
+def _sent(points: Points) -> set[str]:
+    return {point.cell.pairing for point in points}
 
 
 def _arms(base: Side, other: Side, one: Points, two: Points) -> bool:

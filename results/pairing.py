@@ -24,21 +24,50 @@ _SPREAD = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Waits:
+    """The requests of a run's window that were cut.
+
+    `values` are logarithms of how long each had waited, NaN where it had what it waited for.
+    """
+
+    keys: Keys
+    values: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Held:
+    """What one side answered and the other had cut: logarithms, NaN where none was waited for.
+
+    `waited` is how long it had waited when it was cut, `over` that less what the answer took.
+    """
+
+    waited: Singles
+    over: Singles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Requests:
     """The requests of a run's window that succeeded, each key once.
 
     `keys` name session, stream, turn and unsalted prompt; `shapes` the same without the prompt's
     content, which a repeat of the same trace shares. `values` are logarithms, NaN where a request
-    has none; `input` is what the server told, NaN where it did not. `rows` are their places among
-    the rows of the window, the first where one was sent several times.
+    has none; `input` is what the server told, NaN where it did not. Of that, else of what was
+    asked, `computed` were not in the cache, NaN where the server does not tell; `fresh` had not
+    been sent by the session before, all where that is not known. `output` is the logarithm of the
+    output tokens that the server told. `rows` are their places among the rows of the window, the
+    first where one was sent several times. `cut` are those that came to no end.
     """
 
     keys: Keys
     shapes: Keys
     sessions: Keys
     input: Floats
+    computed: Singles
+    fresh: Singles
     values: Mapping[str, Floats]
+    output: Floats
     rows: Ints
+    cut: Waits
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -49,15 +78,21 @@ class Pairs:
     """The requests that both runs of a pair answered.
 
     `base` are logarithms, `changes` what other has less that, NaN where a side has none; single
-    precision does for what is then averaged in double.
+    precision does for what is then averaged in double. `new` are the input tokens that were not in
+    the cache on the side that found more of them, so that both sides are sorted alike; where a
+    side does not tell, those that the session had not sent before.
     `unmatched` counts those that only base and only other answered; `apart` those whose servers
-    tell different input tokens for the same message, and `told` an example of it.
+    tell different input tokens for the same message, and `told` an example of it. `longer` are the
+    changes of the output tokens, `held` what only base and only other had cut, by metric.
     """
 
     shapes: Keys
     sessions: Keys
+    new: Singles
     base: Mapping[str, Singles]
     changes: Mapping[str, Singles]
+    longer: Singles
+    held: tuple[Mapping[str, Held], Mapping[str, Held]]
     unmatched: tuple[int, int]
     apart: int
     told: tuple[float, float] | None
@@ -75,23 +110,20 @@ class Pairs:
             self,
             shapes=self.shapes[chosen],
             sessions=self.sessions[chosen],
+            new=self.new[chosen],
             base={name: values[chosen] for name, values in self.base.items()},
             changes={name: values[chosen] for name, values in self.changes.items()},
+            longer=self.longer[chosen],
         )
 
 
 def requests(table: pa.Table, rows: Columns | None = None) -> Requests:
     """The window's successes of a point's rows; `rows` are its window's as arrays, where known."""
-    window = of_phase(table)
+    whole = of_phase(table)
     rows = columns(table) if rows is None else rows
     kept = np.flatnonzero(rows.ok)
-    window = window.take(pa.array(kept)) if len(kept) < window.num_rows else window
-    session = _names(window["trace"])
-    place = _mixed(session, _names(window["stream"]), number(window, "turn"))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = {name: np.log(each[kept]) for name, each in times(rows).items()}
-    for logs in values.values():
-        logs[~np.isfinite(logs)] = np.nan
+    window = whole.take(pa.array(kept)) if len(kept) < whole.num_rows else whole
+    session, place = _placed(window)
     # What is sent as text has no length that was asked for.
     asked = (np.nan_to_num(number(window, name)) for name in ("asked_input", "asked_output"))
     return _once(
@@ -100,8 +132,12 @@ def requests(table: pa.Table, rows: Columns | None = None) -> Requests:
             shapes=_mixed(place, *asked),
             sessions=session,
             input=number(window, "input_tokens"),
-            values=values,
+            computed=(rows.input - rows.cached)[kept].astype(np.float32),
+            fresh=(rows.input - np.nan_to_num(rows.ceiling))[kept].astype(np.float32),
+            values={name: _log(each[kept]) for name, each in times(rows).items()},
+            output=_log(number(window, "output_tokens")),
             rows=kept,
+            cut=_cut(whole, rows),
         )
     )
 
@@ -112,10 +148,17 @@ def joined(runs: Sequence[Requests]) -> Requests:
         return runs[0]
     whole = {
         name: np.concatenate([getattr(run, name) for run in runs])
-        for name in ("keys", "shapes", "sessions", "input", "rows")
+        for name in ("keys", "shapes", "sessions", "input", "computed", "fresh", "output", "rows")
     }
     values = {name: np.concatenate([run.values[name] for run in runs]) for name in REQUESTS}
-    return _once(Requests(values=values, **whole))
+    cut = Waits(
+        keys=np.concatenate([run.cut.keys for run in runs]),
+        values={
+            name: np.concatenate([run.cut.values[name] for run in runs])
+            for name in runs[0].cut.values
+        },
+    )
+    return _once(Requests(values=values, cut=cut, **whole))
 
 
 def pair(base: Requests, other: Requests) -> Pairs:
@@ -125,6 +168,7 @@ def pair(base: Requests, other: Requests) -> Pairs:
     # Where one side does not tell, nothing can differ.
     apart = np.flatnonzero(np.abs(told[0] - told[1]) > 0)
     example = (float(told[0][apart[0]]), float(told[1][apart[0]])) if len(apart) else None
+    computed = np.minimum(base.computed[one], other.computed[two])
     before: dict[str, Singles] = {}
     changes: dict[str, Singles] = {}
     for name, values in base.values.items():
@@ -134,8 +178,11 @@ def pair(base: Requests, other: Requests) -> Pairs:
     return Pairs(
         shapes=base.shapes[one],
         sessions=base.sessions[one],
+        new=np.where(np.isnan(computed), np.minimum(base.fresh[one], other.fresh[two]), computed),
         base=before,
         changes=changes,
+        longer=(other.output[two] - base.output[one]).astype(np.float32),
+        held=(_held(base, other), _held(other, base)),
         unmatched=(len(base) - len(one), len(other) - len(one)),
         apart=len(apart),
         told=example,
@@ -182,6 +229,57 @@ def times(rows: Columns) -> dict[str, Floats]:
     }
 
 
+def _cut(window: pa.Table, rows: Columns) -> Waits:
+    """How long the requests of the window that were cut had waited until then."""
+    cut = np.flatnonzero(rows.cut)
+    window = window.take(pa.array(cut))
+    never = np.full(len(rows.ok), np.nan)
+    waits = {
+        "ttft": (rows.first, rows.sent),
+        "first_answer": (rows.first_answer, rows.sent),
+        "e2el": (never, rows.sent),
+        "schedule_ttft": (rows.first, rows.planned),
+        "schedule_e2el": (never, rows.planned),
+    }
+    return Waits(
+        keys=_mixed(_placed(window)[1], _words(window["prompt_hash"])),
+        values={
+            name: _log(np.where(np.isnan(reached), rows.closed - begun, np.nan)[cut])
+            for name, (reached, begun) in waits.items()
+        },
+    )
+
+
+def _held(side: Requests, answered: Requests) -> dict[str, Held]:
+    """What the side never answered and had cut, of what the other one answered."""
+    keys, first = np.unique(side.cut.keys, return_index=True)
+    never = ~np.isin(keys, side.keys)
+    _, here, there = np.intersect1d(
+        keys[never], answered.keys, assume_unique=True, return_indices=True
+    )
+    rows = first[never][here]
+    return {
+        name: Held(
+            waited=waited[rows].astype(np.float32),
+            over=(waited[rows] - answered.values[name][there]).astype(np.float32),
+        )
+        for name, waited in side.cut.values.items()
+    }
+
+
+def _placed(window: pa.Table) -> tuple[Keys, Keys]:
+    """The session of each request, and its place in it."""
+    session = _names(window["trace"])
+    return session, _mixed(session, _names(window["stream"]), number(window, "turn"))
+
+
+def _log(values: Floats) -> Floats:
+    """The logarithms, NaN where there is none."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(values)
+    return np.where(np.isfinite(logs), logs, np.nan)
+
+
 def _once(rows: Requests) -> Requests:
     """Each key once: what was sent again is averaged on the log scale."""
     if len(distinct(rows.keys)) == len(rows.keys):
@@ -192,8 +290,12 @@ def _once(rows: Requests) -> Requests:
         shapes=rows.shapes[first],
         sessions=rows.sessions[first],
         input=_means(rows.input, place, len(keys)),
+        computed=rows.computed[first],
+        fresh=rows.fresh[first],
         values={name: _means(logs, place, len(keys)) for name, logs in rows.values.items()},
+        output=_means(rows.output, place, len(keys)),
         rows=rows.rows[first],
+        cut=rows.cut,
     )
 
 

@@ -71,9 +71,14 @@ def of_arm(run: Run, asked: str | None) -> tuple[RunPoint, ...]:
 def within(run: Run) -> tuple[tuple[Side, Side], ...]:
     """The sides of one run folder: its first arm against each other one.
 
-    Raises InputError where it has fewer than two arms.
+    Arms are in the suite's order, which is that of the experiment that has most of them: what
+    happens to run first may be compared with none. Raises InputError where there are not two.
     """
-    arms = list(dict.fromkeys(point.cell.arm for point in run.points))
+    found: dict[str, dict[str, None]] = {}
+    for point in run.points:
+        found.setdefault(point.cell.experiment, {})[point.cell.arm] = None
+    largest = sorted(found.values(), key=len, reverse=True)
+    arms = list(dict.fromkeys(arm for of_experiment in largest for arm in of_experiment))
     if len(arms) < 2:
         raise InputError(
             f"{run.path} has {len(arms)} arm{'s' if not arms else ''}, so there is nothing to "

@@ -28,6 +28,9 @@ TEMPLATE_TOKENS, TEMPLATE_SHARE = 32, 0.01
 MESSAGE_TOKENS = 8
 """What it may add for each message beyond the first: every turn of a chat has two more."""
 
+RELIEF = "give paceline a core of its own, lower the concurrency, or serve elsewhere"
+"""What helps a client that is late."""
+
 LAG, LAG_SHARE = 0.010, 0.05
 """How late a client may send: seconds, or a share of the median TTFT, the greater of the two."""
 
@@ -221,8 +224,8 @@ def _client_bound(rows: Columns, evidence: Evidence | None) -> Iterator[str]:
     if stood is not None and stood > LAG:
         yield (
             f"the client was the bottleneck: its event loop came {stood * 1e3:.1f} ms late in one "
-            f"of a hundred looks, and {LAG * 1e3:.0f} ms are allowed: what arrives then is stamped "
-            "late"
+            f"of a hundred looks, and {LAG * 1e3:.0f} ms are allowed, as what arrives then is "
+            f"stamped late: {RELIEF}"
         )
     # All that starts with the window starts at one moment, and nothing can send it at one moment.
     opened = evidence.opened if evidence else 0.0
@@ -240,7 +243,7 @@ def _client_bound(rows: Columns, evidence: Evidence | None) -> Iterator[str]:
         yield (
             f"the client was the bottleneck: it sent {late} of {len(lag)} requests more than "
             f"{limit * 1e3:.1f} ms late, by up to {worst * 1e3:.1f} ms and {mean * 1e3:.1f} ms on "
-            f"average, at a median TTFT of {median * 1e3:.1f} ms"
+            f"average, at a median TTFT of {median * 1e3:.1f} ms: {RELIEF}"
         )
 
 

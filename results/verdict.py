@@ -1,11 +1,13 @@
 """What a comparison says of one metric: better, worse, same, inconclusive or invalid."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, hypot
 from typing import Literal
 
-from results.contrast import FEW, LEVEL
+from results.contrast import FEW, LEVEL, quantile
+from results.direction import in_points
 from results.effect import Effect
 
 Verdict = Literal["better", "worse", "same", "inconclusive", "invalid"]
@@ -66,7 +68,8 @@ class Judgement:
     runs would do. `gated` says whether a rule named the metric; all others are exploratory.
     `adjusted` is the p-value that Holm's rule makes of the effect's over all gated metrics.
     `stated` is the margin as it was stated. Of an accuracy, runs may be epochs as well, and
-    `questions_needed` says how many questions would do in their place.
+    `questions_needed` says how many questions would do in their place. Where folders tell how much
+    they differ, `folders_needed` are asked for a side, and no runs.
     """
 
     effect: Effect
@@ -78,6 +81,7 @@ class Judgement:
     runs_needed: int | None = None
     more_runs: int | None = None
     questions_needed: int | None = None
+    folders_needed: int | None = None
     adjusted: float | None = None
     stated: Margin = Margin()
 
@@ -87,7 +91,7 @@ def judge(
 ) -> Judgement:
     """What the effect says when held against the margin, all by itself."""
     share = margin.of(effect.scale, floor)
-    verdict, reason = _verdict(effect, share, effect.p)
+    verdict, reason = _verdict(effect, share, effect.p, margin)
     return _whole(
         Judgement(
             effect=effect,
@@ -141,12 +145,16 @@ def holm(values: Sequence[float]) -> list[float]:
 def _adjusted(one: Judgement, p: float | None) -> Judgement:
     if p is None or one.effect.p is None:
         return one
-    verdict, reason = _verdict(one.effect, one.margin, p)
+    verdict, reason = _verdict(one.effect, one.margin, p, one.stated)
     return _whole(replace(one, adjusted=p, verdict=verdict, reason=reason))
 
 
-def _verdict(effect: Effect, margin: float | None, p: float | None) -> tuple[Verdict, str]:
+def _verdict(
+    effect: Effect, margin: float | None, p: float | None, stated: Margin
+) -> tuple[Verdict, str]:
     """By the precedence of docs/verdicts.md, and with nothing good of what is in doubt."""
+    if anything := boundless(effect, margin, stated):
+        return "inconclusive", anything
     verdict, reason = _seen(effect, margin, p)
     change = effect.worsening
     if effect.doubt is None or change is None or margin is None or _unjudged(effect, margin):
@@ -178,6 +186,32 @@ def _seen(effect: Effect, margin: float | None, p: float | None) -> tuple[Verdic
     return verdict, f"it is {verdict}, by more than chance and by more than half the margin"
 
 
+def boundless(effect: Effect, margin: float | None, stated: Margin) -> str | None:
+    """That nothing could be worse by more than the margin, and which part of it does that."""
+    room = _room(effect)
+    if margin is None or effect.worsening is None or not room or margin < room:
+        return None
+    shares = {
+        "percentage": stated.relative or 0.0,
+        "absolute part": (stated.absolute or 0.0) / (effect.scale or 1.0),
+        "multiple of the noise": margin,
+    }
+    part = next(name for name, share in shares.items() if share >= margin * (1 - 1e-9))
+    unit = "points" if in_points(effect.metric) else "% of base"
+    return (
+        f"the {part} of its margin is {margin * 100:,.1f} {unit}, and it can get worse by "
+        f"{room * 100:,.1f} at most, so anything would pass: state a smaller one"
+    )
+
+
+def _room(effect: Effect) -> float | None:
+    """The most by which the metric can get worse; None where nothing bounds it."""
+    if not in_points(effect.metric):
+        return 1.0 if effect.better == "higher" else None
+    base = effect.base or 0.0
+    return base if effect.better == "higher" else 1 - base
+
+
 def _unjudged(effect: Effect, margin: float | None) -> str | None:
     """Why the effect cannot be held against a margin; None where it can."""
     if effect.worsening is None:
@@ -193,8 +227,9 @@ def _unjudged(effect: Effect, margin: float | None) -> str | None:
 def _whole(one: Judgement) -> Judgement:
     """With what a gate makes of it, and how many runs would decide it."""
     gate = _gate(one) if one.gated else None
-    undecided = "inconclusive" in {one.verdict, gate}
-    needed, questions = (_needed_runs(one), _needed_questions(one)) if undecided else (None, None)
+    needed = questions = folders = None
+    if "inconclusive" in {one.verdict, gate}:
+        needed, questions, folders = _needed_runs(one), _needed_questions(one), _needed_folders(one)
     more = None if needed is None else max(0, needed - min(one.effect.runs))
     reason = one.reason
     if one.verdict == "worse" and gate == "inconclusive":
@@ -206,6 +241,7 @@ def _whole(one: Judgement) -> Judgement:
         runs_needed=needed,
         more_runs=more,
         questions_needed=questions,
+        folders_needed=folders,
     )
 
 
@@ -223,6 +259,8 @@ def _gate(one: Judgement) -> Gate:
 def _not_inferior(one: Judgement) -> bool:
     if _unjudged(one.effect, one.margin) or one.margin is None or one.effect.doubt:
         return False
+    if boundless(one.effect, one.margin, one.stated):
+        return False
     change = one.effect.worsening
     return change is not None and change[2] < one.margin
 
@@ -230,8 +268,8 @@ def _not_inferior(one: Judgement) -> bool:
 def _needed_runs(one: Judgement) -> int | None:
     """How many runs a side would decide; None: not reachable."""
     runs, gap = min(one.effect.runs), one.effect.gap
-    # Where hardly a question changed, only other questions could tell more.
-    return None if gap and gap.few else _needed(one, runs, MOST)
+    # Where hardly a question changed, only other questions could tell more; of folders, others.
+    return None if (gap and gap.few) or one.effect.folders else _needed(one, runs, MOST)
 
 
 def _needed_questions(one: Judgement) -> int | None:
@@ -242,22 +280,49 @@ def _needed_questions(one: Judgement) -> int | None:
     return _needed(one, gap.questions, MOST * gap.questions, power=1 if gap.few else 2)
 
 
+def _needed_folders(one: Judgement) -> int | None:
+    """How many folders a side would decide, if they differ as these do; None: not reachable."""
+    target, folders, change = _target(one), one.effect.folders, one.effect.worsening
+    if boundless(one.effect, one.margin, one.stated) or not (target and folders and change):
+        return None
+    spread = (change[2] - change[1]) / 2 / _width(sum(folders) - 2, *folders)
+    fewest = min(folders) + 1
+    needed = fewest + bisect_left(
+        range(fewest, MOST + 1),
+        -target,
+        key=lambda count: -spread * _width(2 * count - 2, count, count),
+    )
+    return needed if needed <= MOST else None
+
+
+def _width(freedom: float, *counts: int) -> float:
+    """Half an interval of the difference of two means of so many, in standard deviations."""
+    return quantile(freedom, (1 + LEVEL) / 2) * hypot(*(count**-0.5 for count in counts))
+
+
+def _target(one: Judgement) -> float | None:
+    """What half the interval must come to: margin - max(point, 0); None: not reachable."""
+    change = one.effect.worsening
+    doubted = one.effect.doubt and one.reason == one.effect.doubt
+    if change is None or one.margin is None or doubted:
+        return None
+    target = one.margin - max(change[0], 0.0)
+    return target if target > 0 else None
+
+
 def _needed(one: Judgement, runs: int, most: int, power: int = 2) -> int | None:
     """Runs x (half width / target)^2, target = margin - max(point, 0); None: not reachable."""
     change = one.effect.worsening
     if one.effect.doubt and one.reason == one.effect.doubt:
         return None
-    if one.effect.how == "no spread":
-        # More runs of an engine without noise would be identical too.
+    # More runs of an engine without noise would be identical too.
+    if one.effect.how == "no spread" or boundless(one.effect, one.margin, one.stated):
         return None
     if one.effect.how == "one pair" or (one.effect.ratio is not None and change is None):
         return max(FEWEST, runs + 1)
-    if change is None or one.margin is None:
-        return None
-    point, low, high = change
-    target = one.margin - max(point, 0.0)
-    if target <= 0:
+    target = _target(one)
+    if change is None or target is None:
         return None
     # Rounding must not ask for one run more.
-    needed = ceil(runs * ((high - low) / 2 / target) ** power - 1e-9)
+    needed = ceil(runs * ((change[2] - change[1]) / 2 / target) ** power - 1e-9)
     return max(needed, runs + 1) if needed <= most else None

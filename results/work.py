@@ -2,16 +2,29 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, expm1, sqrt
+
+import numpy as np
 
 from results.contest import Contest, Entry
-from results.direction import OF_REQUESTS
+from results.contrast import quantile
+from results.direction import OF_REQUESTS, REQUESTS
 from results.figure import Figure
-from results.pairing import MOST_LOST
+from results.pairing import MOST_LOST, Held
 
 SHARED = "over the requests that both sides answered"
 MIXED = "more than 5 % of the requests are on one side only, and here each side counts its own"
 
+AS_LONG = 0.01
+"""By what share answers may be shorter or longer on one side and still be the same work."""
+
+CHANCE = 0.01
+"""Answers whose lengths chance sets so far apart less often than this are of unlike length."""
+
 Sides = Sequence[Sequence[Entry]]
+
+Doubt = tuple[str, bool]
+"""Why nothing good is to be said of other, and whether nothing bad either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +66,68 @@ def compared(cell: Contest, metric: str) -> Compared:
         figures=[[entry.shared[metric] for entry in side] for side in told],
         reason=f"{SHARED}{runs}" if partial or runs else None,
     )
+
+
+def doubts(cell: Contest) -> dict[str, Doubt]:
+    """What stands in the way of figures of requests, by metric: waits without end, less to do."""
+    if cell.matched is None:
+        return {}
+    length, waits = _length(cell), next(iter(cell.pairs.values())).held[0]
+    held: dict[str, Doubt | None] = {}
+    found: dict[str, Doubt] = {}
+    for metric in (*REQUESTS, *OF_REQUESTS - {"cache_hit"}):
+        name = metric.partition(".")[0]
+        # What is told a token of a request is known where the request has ended.
+        until = name if name in waits else "e2el"
+        if until not in held:
+            held[until] = _unanswered(cell, until)
+        told = held[until] or (length if name in {"e2el", "schedule_e2el"} else None)
+        if told:
+            found[metric] = told
+    return found
+
+
+def _unanswered(cell: Contest, until: str) -> Doubt | None:
+    """That more than MOST_LOST were cut on one side after they had waited longer than on the other.
+
+    Longer is also than that other took times the change that is seen: what is slower by so much is
+    only late.
+    """
+    pairs = cell.pairs.values()
+    changes = np.concatenate([one.changes[until] for one in pairs])
+    held = ~np.isnan(changes)
+    change = float(changes[held].mean(dtype=np.float64)) if held.any() else 0.0
+    base = _too_long(cell, "base", [one.held[0][until] for one in pairs], -change)
+    other = _too_long(cell, "other", [one.held[1][until] for one in pairs], change)
+    told = "; ".join(filter(None, [base, other]))
+    return (told, base is not None) if told else None
+
+
+def _too_long(cell: Contest, side: str, held: Sequence[Held], change: float) -> str | None:
+    over = np.concatenate([one.over for one in held]) > max(0.0, change)
+    count, compared = int(over.sum()), cell.matched.pairs if cell.matched else 0
+    if count <= MOST_LOST * (compared + count):
+        return None
+    longest = exp(np.concatenate([one.waited for one in held])[over].max())
+    return (
+        f"{count:,} requests beside the {compared:,} compared were cut on {side} when they had "
+        f"waited longer than the other side took, {longest:,.3g} s at most"
+    )
+
+
+def _length(cell: Contest) -> Doubt | None:
+    """That answers to the same requests are shorter or longer on other, by more than chance."""
+    told = np.concatenate([one.longer for one in cell.pairs.values()]).astype(np.float64)
+    told = told[~np.isnan(told)]
+    if not len(told):
+        return None
+    change = float(told.mean())
+    error = float(told.std(ddof=1)) / sqrt(len(told)) if len(told) > 1 else 0.0
+    chance = error * quantile(max(1, len(told) - 1), 1 - CHANCE / 2)
+    if abs(expm1(change)) <= AS_LONG or abs(change) <= chance:
+        return None
+    by = f"{100 * abs(expm1(change)):,.3g} % {'longer' if change > 0 else 'shorter'}"
+    return f"answers to the same requests are {by} on other, which is not the same work", change > 0
 
 
 def unshared(cell: Contest) -> str:

@@ -72,7 +72,7 @@ class Description:
 
 def describe(plan: Plan) -> Description:
     """What the plan comes to; nothing is started."""
-    refusals = [_refusal(point) for point in plan.points]
+    refusals = [refusal(point) for point in plan.points]
     asked = list(zip(plan.points, refusals, strict=True))
     rows = tuple(_row(point, refusal) for point, refusal in asked)
     running = [point for point, refusal in asked if refusal is None]
@@ -89,11 +89,11 @@ def describe(plan: Plan) -> Description:
         gpus=max((point.deployment.topology.gpus for point in real), default=0),
         guessed=len(real) < len(running),
         resident=tuple(_resident(running)),
-        missing=missing(running),
+        missing=missing(running, plan.engines),
     )
 
 
-def _refusal(point: Point) -> str | None:
+def refusal(point: Point) -> str | None:
     """Why the point would be unsupported, as far as is known without starting anything."""
     engine = point.deployment.engine
     try:

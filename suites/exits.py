@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import typer
 
@@ -31,9 +34,62 @@ def print_json(value: dict[str, Any]) -> None:
     print(orjson.dumps(value).decode())
 
 
+@dataclass(slots=True)
+class Unheard:
+    """A stream that goes `nowhere` once nobody reads it any more, as behind `| head`."""
+
+    stream: TextIO
+    nowhere: TextIO
+
+    def __getattr__(self, name: str) -> Any:
+        """All that is not written here is the stream's."""
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        """Writes the text, or drops it."""
+        try:
+            return self.stream.write(text)
+        except BrokenPipeError:
+            self._silence()
+            return len(text)
+
+    def flush(self) -> None:
+        """Hands over what was written, or drops it."""
+        try:
+            self.stream.flush()
+        except BrokenPipeError:
+            self._silence()
+
+    def _silence(self) -> None:
+        # What is still held back would fail again when the interpreter ends.
+        os.dup2(self.nowhere.fileno(), self.stream.fileno())
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Lets a command go on where what it prints is not read to the end."""
+    before = sys.stdout, sys.stderr
+    with Path(os.devnull).open("w") as nowhere:
+        # There is no stream where the shell closed it.
+        out, err = (Unheard(stream or nowhere, nowhere) for stream in before)
+        sys.stdout, sys.stderr = cast("TextIO", out), cast("TextIO", err)
+        try:
+            yield
+        finally:
+            out.flush()
+            err.flush()
+            sys.stdout, sys.stderr = before
+
+
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Turns our errors into one sentence and an exit code."""
+    """Turns our errors into one sentence and an exit code; nobody has to read what is printed."""
+    with _unheard(), _told():
+        yield
+
+
+@contextmanager
+def _told() -> Iterator[None]:
     from reports.notation import harmless, harmless_lines
     from results.errors import InputError, PacelineError
 
@@ -48,8 +104,6 @@ def sentences() -> Iterator[None]:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         raise typer.Exit(Exit.INTERRUPTED) from None
-    except BrokenPipeError:
-        raise
     except OSError as error:
         place = f"{harmless(str(error.filename))}: " if error.filename else ""
         print(f"Error: {place}{error.strerror or error}", file=sys.stderr)

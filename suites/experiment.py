@@ -62,11 +62,12 @@ KEYS = (*_NEEDED, "replay", "pinned", *DETAILS, "objectives", "repeats")
 class Experiment:
     """One question: a grid of points, in the order in which it is written.
 
-    `repeats` are its own, the suite's where it is None.
+    `engine` is what stands under that key; `repeats` are its own, the suite's where it is None.
     """
 
     name: Name
     grid: tuple[Point, ...]
+    engine: Any
     repeats: Repeats | None = None
 
 
@@ -95,6 +96,7 @@ def read(
         if key in read_axes
     }
     _possible(axes, path, problems)
+    _sized(axes, (*path, "topology"), problems)
     if len(problems) > before:
         return None
     point = partial(Point, experiment=name, objectives=aims, suite_seed=seed)
@@ -104,6 +106,7 @@ def read(
             point(deployment=Deployment(**deployment, **details), workload=workload, load=load)
             for deployment, workload, load in _cells(axes)
         ),
+        engine=written["engine"],
         repeats=repeats if "repeats" in written else None,
     )
 
@@ -175,6 +178,21 @@ def _possible(axes: dict[str, list[Any]], path: reading.Path, problems: list[Pro
             f"a closed load without sessions, because {profile} replays lanes for a time",
             "{kind: closed, concurrency: 8}",
         )
+
+
+def _sized(axes: dict[str, list[Any]], path: reading.Path, problems: list[Problem]) -> None:
+    """Adds a problem where no engine has the GPUs of any topology, by what their owner says."""
+    pairs = list(product(axes.get("engine", []), axes.get("topology", [])))
+    if pairs and all(
+        isinstance(engine, Endpoint) and engine.gpus not in {None, shape.gpus}
+        for engine, shape in pairs
+    ):
+        engine, shape = pairs[0]
+        sentence = (
+            f"{engine.name} states gpus: {engine.gpus}, and {shape.name} has {shape.gpus}: write "
+            "the topology that it really has"
+        )
+        problems.append(Problem(path, sentence))
 
 
 def _refuse(

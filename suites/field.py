@@ -49,13 +49,14 @@ def check(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
     if is_dataclass(inner) and isinstance(value, dict):
         return check_mapping(inner, value, path, problems)
     is_time = inner is float and _name(path) in duration.FIELDS
+    held = duration.seconds(value) if is_time else value
     try:
-        return _valid(annotation, duration.seconds(value) if is_time else value)
+        return _valid(annotation, held)
     except ValidationError:
         wanted = expected(annotation) + " or a duration such as 500ms, 90s or 10m" * is_time
         meant = duration.meant(value) if is_time else None
         new = meant and meant != value
-        way = f"write it as {meant}" if new else _way(annotation, value, path)
+        way = f"write it as {meant}" if new else _way(annotation, held, path)
         problems.append(Problem(path, f"expected {wanted}, got {quoted(value)}: {way}"))
         return None
 
@@ -96,7 +97,7 @@ def check_keys(
         problems.append(Problem((*path, key), sentence))
     for key, words in needed.items():
         if key not in value:
-            problems.append(Problem((*path, key), f"expected {words}, got no such key: add it"))
+            problems.append(Problem(path, f"{key} is missing: add it, {words}"))
     return True
 
 
@@ -139,7 +140,8 @@ def _way(annotation: Any, value: Any, path: Path) -> str:
         return "write a value or remove the key"
     if isinstance(value, list | dict):
         return "write one value"
-    return bounded(annotation) or "change it"
+    limits = bounded(annotation)
+    return f"write {'a number, ' * isinstance(value, str)}{limits}" if limits else "change it"
 
 
 def _meant(annotation: Any, value: Any) -> str | None:

@@ -40,8 +40,15 @@ def compared(
     """The comparison of two sides, or of a run's arms, and the arms that have nothing in common.
 
     Each arm of a run is held against the first one that did some of the same work. Rules are those
-    of the file, or those that other's suite declares; there may be none.
+    of the file, or those that other's suite declares; there may be none. Raises InputError where
+    an arm is named and nothing to hold it against.
     """
+    path, colon, _ = base.partition(":")
+    if other is None and colon and not Path(base).exists() and Path(path).exists():
+        raise InputError(
+            f"{base}: RUN:ARM needs a second side, such as another arm of {path}: write "
+            f"{shlex.quote(base)} {shlex.quote(f'{path}:ARM')}, or {path} for all of its arms"
+        )
     pairs, alone = ((ledger.sides([base], [other]),), ()) if other else comparable(read(Path(base)))
     known = _known(calibration)
     found = [
@@ -64,6 +71,12 @@ def gated(
 
     Raises InputError where there are no rules, a side has no points, or both are the same runs.
     """
+    for each in baseline:
+        if not any(Path(each[:end]).exists() for end in _ends(each)):
+            raise InputError(
+                f"{each} does not exist: make a baseline with `paceline baseline RUN... -o FILE`, "
+                "or name a folder that `run` made"
+            )
     base, other = ledger.sides(baseline, candidate)
     asked = rules_for(other, rules)
     if not asked:
@@ -85,6 +98,11 @@ def gated(
         "allow": allow,
     }
     return replace(found, confirm=(*found.confirm, judging(other, options)))
+
+
+def _ends(written: str) -> list[int]:
+    """Where a path may end that perhaps has an arm behind it."""
+    return [place for place, letter in enumerate(f"{written}:") if letter == ":"]
 
 
 def rules_for(side: Side, path: Path | None) -> tuple[Rule, ...]:

@@ -125,10 +125,12 @@ def _kind(union: Any, mapping: Any, path: Path, problems: list[Problem]) -> type
     if isinstance(kind, str) and kind in known:
         return known[kind]
     meant = _near(kind, known)
-    got = quoted(kind) if "kind" in mapping else "no such key"
     words = "the kinds are" if len(known) > 1 else "the only kind is"
     way = f"write it as {meant}" if meant else f"{words} {listed(known, 'and')}"
-    problems.append(Problem((*path, "kind"), f"expected a kind, got {got}: {way}"))
+    if "kind" in mapping:
+        problems.append(Problem((*path, "kind"), f"expected a kind, got {quoted(kind)}: {way}"))
+    else:
+        problems.append(Problem(path, f"kind is missing: {way}"))
     return None
 
 

@@ -29,8 +29,9 @@ TYPICAL = 4
 class Plan:
     """Points in running order, and what the user asked for to have them.
 
-    `gate` holds the suite's rules as they are written, `maker` is the command that begins the run;
-    like `overrides` they are no part of the hash.
+    `gate` holds the suite's rules as they are written, `maker` is the command that begins the run,
+    `engines` those of each experiment as they are written; like `overrides` they are no part of the
+    hash.
     """
 
     suite: str
@@ -39,6 +40,7 @@ class Plan:
     overrides: tuple[str, ...] = ()
     gate: Mapping[str, Any] = field(default_factory=dict)
     maker: Maker = "run"
+    engines: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def hash(self) -> str:
@@ -93,6 +95,7 @@ def plan(suite: Suite, only: Collection[str] = ()) -> Plan:
         suite_path=suite.asked,
         overrides=suite.overrides,
         gate=suite.gate,
+        engines={one.name: one.engine for one in suite.experiments},
     )
 
 

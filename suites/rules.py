@@ -40,7 +40,7 @@ def load(path: Path, experiments: Collection[str] | None = None) -> tuple[Rule, 
     names = experiments or ()
     is_suite = isinstance(tree, dict) and "experiments" in tree
     if is_suite and KEY not in tree:
-        raise InputError(f"{path}: {KEY}: expected rules, got no such key: add {KEY}: {_example()}")
+        raise InputError(f"{path}: {KEY} is missing: add {KEY}: {_example()}")
     # An experiment may be called so too.
     inside = is_suite or (isinstance(tree, dict) and [*tree] == [KEY] and KEY not in names)
     rules = read(tree[KEY] if inside else tree, (KEY,) if inside else (), problems, experiments)

@@ -35,9 +35,11 @@ def make(
     Example: paceline traces make -o sessions.jsonl.gz --sessions 24 --seed 1
     """
     from reports.notation import counted
+    from suites import output
     from workloads.export import write
     from workloads.synthesis import generate
 
+    output.check(out)
     made, requests = write(generate(sessions, seed, context_limit), out)
     print(f"Wrote {out}: {counted(made, 'generated session')}, {counted(requests, 'request')}")
     if as_json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from suites import output
 from suites.exits import Exit, print_json, sentences
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def compare(
     from reports.facts import comparison_facts
     from suites.gate import compared
 
+    output.check(*filter(None, [out]))
     found, alone = compared(
         base,
         other,
@@ -72,7 +74,7 @@ def compare(
             print(f"Wrote {page}")
     if as_json:
         print_json({"comparisons": [comparison_facts(one) for one in found], "left_out": alone})
-    if any(one.comparison.refusals for one in found):
+    if any(one.comparison.refusals or not one.cells for one in found):
         raise typer.Exit(Exit.BAD_INPUT)
 
 
@@ -114,6 +116,7 @@ def gate(
     from reports.gate import gate_text
     from suites.gate import gated
 
+    output.check(*filter(None, [out, markdown, junit]))
     found = gated(
         candidate,
         baseline,
@@ -150,6 +153,7 @@ def baseline(
     """
     from suites.gate import remembered
 
+    output.check(*filter(None, [out]))
     print(remembered(runs, out=out, update=update, keeps=keep))
 
 
@@ -170,7 +174,7 @@ def _write(one: Account, *, page: Path | None, markdown: Path | None, junit: Pat
         with document.writing(junit):
             junit.write_text(as_junit(one))
     if page:
-        write_comparison(one, page)
+        write_comparison(one, page, decides=True)
 
 
 def _gate_code(found: Account, inconclusive: Undecided | None) -> Exit:

@@ -82,14 +82,14 @@ def _digits(limit: Any) -> str:
 
 
 def bounded(annotation: Any) -> str | None:
-    """How a number must be written to keep its limits: `write 1 or more`, `write 1 to 8`."""
+    """How a number must be written to keep its limits: `1 or more`, `1 to 8`."""
     given = constraints(annotation)
     match given:
         case [limits.Ge(ge=low), limits.Le(le=high)]:
-            return f"write {_digits(low)} to {_digits(high)}"
+            return f"{_digits(low)} to {_digits(high)}"
         case [StringConstraints()]:
             return None
-    return f"write {listed(_each(given, 2), 'and')}" if given else None
+    return listed(_each(given, 2), "and") if given else None
 
 
 def listed(words: Iterable[object], last: str = "or") -> str:

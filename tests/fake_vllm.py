@@ -89,8 +89,6 @@ class Answers(BaseHTTPRequestHandler):
         if rank is None:
             self.say(400, b'{"message": "data parallel rank out of range"}')
             return
-        if "--fake-moody" in sys.argv and served // 2 % 2:
-            time.sleep(0.1)
         if self.path == "/inference/v1/generate":
             drawn = body["sampling_params"]
             body |= {"prompt": body["token_ids"], "max_tokens": drawn["max_tokens"]}

@@ -17,7 +17,7 @@ from results.errors import InputError
 from results.pairing import requests
 from results.run import read
 from results.veil import veiled
-from tests.gate_runs import ALIKE, SLOWER, made, paceline
+from tests.gate_runs import SLOWER, made, paceline
 
 
 @pytest.fixture(scope="module")
@@ -239,20 +239,6 @@ def test_hidden_values_that_differ_stay_different(folder):
 
     assert of("/a/b") == of("/a/b") != of("/a/c")
     assert "/a/b" not in of("/a/b")
-
-
-def test_an_arm_of_a_file_can_be_named(tmp_path):
-    arms = "experiments.0.topology=[TP1, TP2]"
-    base = made(tmp_path / "base", "repeats=2", arms)
-    path = tmp_path / "b.json"
-    paceline("baseline", base, "-o", path)
-    new = made(tmp_path / "new", "repeats=2", arms, ALIKE)
-    result = paceline("gate", f"{new}:TP2", "--baseline", f"{path}:TP2")
-    assert result.exit_code == Exit.GOOD, result.stdout + result.stderr
-    assert "other" in result.stdout
-    wrong = paceline("gate", new, "--baseline", f"{path}:TP8")
-    assert wrong.exit_code == Exit.BAD_INPUT
-    assert "no arm that matches" in wrong.stderr
 
 
 REPLAY = """

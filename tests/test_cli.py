@@ -140,6 +140,37 @@ def test_a_run_with_a_failed_point_exits_3_and_still_reports(tiny):
     assert "maximum context" in page.read_text()
 
 
+HEARD = {
+    "nobody reads on": "{} 2>&1 | head -n 1; exit ${{PIPESTATUS[0]}}",
+    "there is no output": "{} >&- 2>&-",
+}
+
+
+@pytest.mark.parametrize("shell", HEARD.values(), ids=HEARD)
+def test_a_run_goes_on_where_nobody_reads_to_the_end_and_exits_by_its_points(tiny, shell):
+    tiny.write_text(TINY.replace("suite: tiny", "suite: tiny\nrepeats: 4"))
+    command = shell.format(f"{sys.executable} -m cli run {tiny} --out {tiny.parent}/runs")
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[1],
+    )
+    assert done.returncode == Exit.GOOD, done.stderr
+    assert "BrokenPipe" not in done.stderr
+    assert len(list(tiny.parent.glob("runs/*/*/outcome.json"))) == 8
+
+
+def test_what_cannot_be_written_is_said_before_anything_is_read(tiny):
+    compared, judged = ["compare", "nowhere"], ["gate", "nowhere", "--baseline", "nowhere"]
+    of_one = [[name, "nowhere"] for name in ("report", "calibrate", "baseline")]
+    for command in (*of_one, compared, judged, ["traces", "make"]):
+        result = paceline(*command, "-o", tiny.parent / "none" / "x.html")
+        assert result.exit_code == Exit.BAD_INPUT
+        assert result.stderr == f"Error: {tiny.parent}/none does not exist: make it first\n"
+
+
 def test_report_of_something_else_is_a_sentence(tiny):
     result = paceline("report", tiny.parent)
     assert result.exit_code == Exit.BAD_INPUT
@@ -185,10 +216,8 @@ def test_what_asks_no_questions_runs_without_the_extra(tiny):
     assert last_json(done)["statuses"] == {"finished": 2}
 
 
-@pytest.mark.parametrize("source", ["task: paceline-arithmetic", "task: gsm8k, data: made.jsonl"])
-def test_questions_without_the_extra_are_refused_with_what_to_install(tiny, source):
-    (tiny.parent / "made.jsonl").write_text('{"question": "1 + 1?", "answer": "#### 2"}\n')
-    asked = f"kind: questions, {source}, max_tokens: 64"
+def test_questions_without_the_extra_are_refused_with_what_to_install(tiny):
+    asked = "kind: questions, task: paceline-arithmetic, max_tokens: 64"
     suite = TINY.replace("kind: single, prompt: 1024, output: 4", asked)
     tiny.write_text(suite.replace(", sessions: 12", ""))
     done = without_extra("run", tiny, "--quiet")
@@ -206,8 +235,8 @@ def test_what_is_left_of_the_suite_is_said_where_an_experiment_is_chosen(tiny):
     told = paceline(*run, "cold").stdout
     assert "\nLeft to run of the suite: 2 points of warm: the same command without --only" in told
     again = paceline(*run, "cold")
-    assert "All points of cold are done: --new measures them anew" in again.stderr
+    assert "Nothing of cold is left to begin: add --retry, or --new for all" in again.stderr
     assert "Left to run of the suite: nothing" in paceline(*run, "warm").stdout
     anew = paceline(*run, "cold")
-    assert "An earlier run of this very plan is complete: starting anew in runs/tiny" in anew.stderr
+    assert "has nothing left to begin (4 finished): starting anew in runs/tiny" in anew.stderr
     assert "2 points of warm" in anew.stdout

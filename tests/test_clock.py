@@ -32,11 +32,11 @@ def test_virtual_moments_are_whole_microseconds_and_never_early():
 
 def test_a_sum_of_delays_does_not_drift_on_the_virtual_clock():
     async def main():
-        for step in range(1, 100_001):
+        for step in range(1, 20_001):
             await clock.until(step * 0.005)
         return clock.now()
 
-    assert clock.run("virtual", main()) == 500.0
+    assert clock.run("virtual", main()) == 100.0
 
 
 def test_the_virtual_clock_refuses_threads():

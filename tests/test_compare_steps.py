@@ -167,13 +167,13 @@ def test_a_baseline_file_keeps_the_time_of_every_step(tmp_path: Path) -> None:
 
 def test_arms_of_one_run_of_bench_forward_are_compared_step_by_step(tmp_path: Path) -> None:
     curve = Forward(batch=(8, 64), context=(0, 2048), iterations=4, samples=2)
-    factors = {"fast": "[1, 1.01, 0.99, 1.005]", "slow": "[1.1, 1.115, 1.085, 1.1]"}
+    factors = {"fast": "[1, 1.01, 0.99]", "slow": "[1.1, 1.115, 1.085]"}
     engines = [
         engine(tmp_path, "--fake-factors", told, name=name) for name, told in factors.items()
     ]
     points = [
         replace(point(vllm, curve), repeat=repeat, position=2 * repeat + place)
-        for repeat in range(4)
+        for repeat in range(3)
         for place, vllm in enumerate(engines if repeat % 2 == 0 else engines[::-1])
     ]
     ((base, other),) = within(ran(tmp_path, *points))
@@ -185,7 +185,7 @@ def test_arms_of_one_run_of_bench_forward_are_compared_step_by_step(tmp_path: Pa
         )
         for one in judged(found).values():
             assert abs(log(one.effect.ratio or 1.0)) == pytest.approx(log(1.1), abs=0.005)
-            assert one.effect.runs == (4, 4)
+            assert one.effect.runs == (3, 3)
     text = comparison_text(account(compare(base, other), base, other))
     assert "slow TP1 is slower than fast TP1 in step time in 4 of 4 cells" in text
 

@@ -14,12 +14,10 @@ import pytest
 from harness import processes
 from harness.client import Request
 from harness.deepinfer.engine import DeepInfer
-from harness.endpoint import Endpoint
 from harness.engine import Deployment
 from harness.load import Closed, Open
 from harness.point import Point
 from harness.run import run
-from harness.sim.server.serve import serving
 from harness.topology import parse
 from results.comparison import compare
 from results.errors import EngineError, UnsupportedError
@@ -28,7 +26,7 @@ from results.metrics import summarise
 from results.run import read
 from results.samples import increase
 from results.side import within
-from tests.sim_server import Quiet, hosted, site
+from tests.sim_server import Quiet
 from tests.test_vllm_engine import engine as vllm
 from workloads.agentx import AgentX
 from workloads.batch import Batch
@@ -371,30 +369,6 @@ def test_workers_that_listen_to_nobody_are_gone_soon_after_paceline_is_killed(tm
 def logged(folder: Path) -> str:
     """What the workers of the runs in a folder have logged."""
     return "".join(log.read_text() for log in folder.glob("run/**/server.log"))
-
-
-def test_it_is_compared_with_a_server_on_what_both_can_do(tmp_path):
-    # Both simulated: a server that takes 20 ms a step, and an offline engine that takes 2 ms.
-    with hosted(serving(site(tmp_path, step=0.02))) as url:
-        server = Endpoint(name="vllm", url=url, model="simulated")
-        offline = engine(environment={"FAKE_DECODE": "0.002"}, model="simulated")
-        load = Closed(concurrency=1, sessions=6)
-        work = Single(prompt=64, output=4)
-        kept = measured(
-            tmp_path,
-            point(offline, work, load, replay="off"),
-            point(offline, work, load, replay="on"),
-            point(server, work, load),
-        )
-    off_and_on, offline_and_server = (compare(*sides) for sides in within(kept))
-    assert (off_and_on.refusals, offline_and_server.refusals) == ((), ())
-    assert (offline_and_server.base, offline_and_server.other) == (
-        "deepinfer TP1 replay=off",
-        "vllm TP1",
-    )
-    assert (len(offline_and_server.cells), offline_and_server.unmatched) == (1, ())
-    off, _, served = (summarise(one).figures["tpot.p50"].value for one in kept.points)
-    assert served > 2 * off
 
 
 def test_it_is_compared_with_vllm_in_every_cell_that_both_can_do(tmp_path):

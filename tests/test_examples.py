@@ -11,7 +11,9 @@ from xml.etree import ElementTree
 import orjson
 import pytest
 import yaml
+from typer.main import get_command
 
+from cli import app
 from suites.description import describe
 from suites.plan import plan
 from suites.suite import load
@@ -46,7 +48,12 @@ def gitlab():
 
 
 SCRIPTS = {"github": github, "gitlab": gitlab}
-SLOW = pytest.mark.slow
+COMMANDS = get_command(app)
+SCRIPTED = """#!/bin/bash
+echo "$*" >> words
+[ "$1" != gate ] || exit "$(sed -n "$(grep -c ^gate words)p" codes)"
+"""
+"""A command that keeps what it was asked, and ends each gate as it was told to."""
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +68,13 @@ def repository(tmp_path_factory):
     return bench
 
 
-def carried_out(kind, bench, folder, *changes):
+def carried_out(kind, folder, path, *changes):
     """What became of the script in the folder: as CI does it, each line ends it where it fails."""
-    (folder / "bench").symlink_to(bench)
     lines, variables = SCRIPTS[kind]()
-    overrides = " ".join(f"--set {change}" for change in (*SMALL, *changes))
     environment = {
         **{name: str(value) for name, value in variables.items()},
-        "CHANGES": overrides,
-        "PATH": PATH,
+        "CHANGES": " ".join(f"--set {change}" for change in (*SMALL, *changes)),
+        "PATH": path,
         "GITHUB_STEP_SUMMARY": "summary.md",
     }
     return subprocess.run(
@@ -82,18 +87,52 @@ def carried_out(kind, bench, folder, *changes):
     )
 
 
-@pytest.mark.parametrize("kind", [pytest.param("github", marks=SLOW), "gitlab"])
+def measured(kind, bench, folder, *changes):
+    """What becomes of it with the real command."""
+    (folder / "bench").symlink_to(bench)
+    return carried_out(kind, folder, PATH, *changes)
+
+
+@pytest.mark.parametrize("kind", SCRIPTS)
+@pytest.mark.parametrize(
+    ("codes", "ends"),
+    [((0,), 0), ((2,), 2), ((3,), 3), ((1, 0), 0), ((1, 1), 1), ((4, 0), 0), ((4, 1), 1)],
+)
+def test_a_fresh_run_decides_where_the_first_gate_fails_or_is_open(kind, codes, ends, tmp_path):
+    command = tmp_path / "bin/paceline"
+    command.parent.mkdir()
+    command.write_text(SCRIPTED)
+    command.chmod(0o755)
+    (tmp_path / "codes").write_text("".join(f"{code}\n" for code in codes))
+    done = carried_out(kind, tmp_path, f"{command.parent}{os.pathsep}{os.environ['PATH']}")
+    assert done.returncode == ends, done.stderr
+    asked = [line.split() for line in (tmp_path / "words").read_text().splitlines()]
+    assert [name for name, *_ in asked] == ["run", "gate"] * len(codes)
+    assert done.stdout.count("Confirming with a fresh run") == len(codes) - 1
+    # What the real command does not know is refused here.
+    told = [COMMANDS.commands[name].make_context(name, words).params for name, *words in asked]
+    for run, gate in zip(told[::2], told[1::2], strict=True):
+        assert (run["suite"], run["new"]) == ("bench/suite.yaml", True)
+        assert (gate["candidate"], gate["baseline"]) == ([str(run["out"])], ["bench/baseline.json"])
+        assert gate["junit"] == Path("gate.xml")
+    assert [one["inconclusive"] for one in told[1::2]] == [None, "fail"][: len(codes)]
+    assert len({one["out"] for one in told[::2]}) == len(codes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SCRIPTS)
 def test_what_is_as_good_passes_at_once(kind, repository, tmp_path):
-    done = carried_out(kind, repository, tmp_path)
+    done = measured(kind, repository, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Gate PASSED (SIMULATED)" in done.stdout
     assert not (tmp_path / "confirmation").exists()
     assert ElementTree.parse(tmp_path / "gate.xml").getroot()[0].get("failures") == "0"
 
 
-@pytest.mark.parametrize("kind", ["github", pytest.param("gitlab", marks=SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SCRIPTS)
 def test_what_is_15_percent_slower_fails_once_a_fresh_run_confirms_it(kind, repository, tmp_path):
-    done = carried_out(kind, repository, tmp_path, SLOWER)
+    done = measured(kind, repository, tmp_path, SLOWER)
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.count("Gate FAILED (SIMULATED)") == 2
     assert "Requests that got slower by most" in done.stdout
@@ -106,7 +145,7 @@ def test_what_is_15_percent_slower_fails_once_a_fresh_run_confirms_it(kind, repo
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SCRIPTS)
 def test_a_run_of_something_else_ends_without_a_confirmation(kind, repository, tmp_path):
-    done = carried_out(kind, repository, tmp_path, "seed=12")
+    done = measured(kind, repository, tmp_path, "seed=12")
     assert done.returncode == 2
     assert not (tmp_path / "confirmation").exists()
 

@@ -111,7 +111,7 @@ def test_a_step_that_was_timed_less_often_than_asked_is_invalid(tmp_path):
     assert problem in summarise(point_).problems
 
 
-@pytest.mark.parametrize("told", ["[null]", '["1"]', "[0]", "[-1]", "5", "[1e999]"])
+@pytest.mark.parametrize("told", ["[null]", "[0]", "5", "[1e999]"])
 def test_times_that_are_none_fail_the_point_and_not_the_run(told, tmp_path):
     (point_,) = ran(tmp_path, point(engine(tmp_path, "--fake-times", told))).points
     assert point_.status == "failed"

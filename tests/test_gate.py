@@ -42,14 +42,34 @@ def test_what_is_as_good_passes_and_what_is_15_percent_slower_fails(runs, baseli
     assert said(bad)["exit_code"] == 1
 
 
-@pytest.mark.parametrize("kind", ["folder", "file"])
-def test_a_failed_gate_names_requests_and_what_to_run(runs, baseline, kind):
-    against = runs["base"] if kind == "folder" else baseline
-    result = paceline("gate", runs["slower"], "--baseline", against)
+def test_what_is_no_baseline_or_no_second_side_says_what_to_name(runs, tmp_path):
+    run, absent = runs["base"], tmp_path / "none.json"
+    for written in (absent, f"{absent}:TP2"):
+        missing = paceline("gate", run, "--baseline", written)
+        assert missing.exit_code == Exit.BAD_INPUT
+        assert (
+            f"{written} does not exist: make a baseline with `paceline baseline" in missing.stderr
+        )
+    alone = paceline("compare", f"{run}:TP2")
+    assert alone.exit_code == Exit.BAD_INPUT
+    assert f"{run}:TP2: RUN:ARM needs a second side" in alone.stderr
+
+
+def test_what_has_nothing_in_common_ends_as_bad_input(runs, tmp_path):
+    other = made(tmp_path, "experiments.0.load.concurrency=3")
+    for more in ((), ("--allow", "load"), ("--factor", "load")):
+        found = paceline("compare", runs["base"], other, *more)
+        assert found.exit_code == Exit.BAD_INPUT, found.stdout
+        assert "--allow load" not in found.stdout
+    assert found.stdout.startswith("SIMULATED. Nothing to compare: ")
+
+
+def test_a_failed_gate_names_requests_and_what_to_run(runs, baseline):
+    result = paceline("gate", runs["slower"], "--baseline", baseline)
     assert "Requests that got slower by most" in result.stdout
     assert "growing-" in result.stdout
     folder = runs["slower"].parent
-    again = f"paceline gate '{folder}/tiny-<utc>' --baseline {against}"
+    again = f"paceline gate '{folder}/tiny-<utc>' --baseline {baseline}"
     *_, measure, judge = result.stdout.splitlines()
     assert measure.endswith(f"tiny.yaml --set {SLOWER} --new --out {folder}")
     assert judge.strip() == again
@@ -313,6 +333,9 @@ def test_an_arm_is_named_where_a_baseline_is_used_and_not_where_it_is_made(tmp_p
     result = paceline("gate", f"{new}:TP4", "--baseline", f"{file}:TP4", "--json")
     assert result.exit_code == Exit.GOOD, result.stdout
     assert gates(result) == {"pass": 2}
+    wrong = paceline("gate", new, "--baseline", f"{file}:TP8")
+    assert wrong.exit_code == Exit.BAD_INPUT
+    assert "no arm that matches" in wrong.stderr
 
 
 def test_a_margin_that_is_far_wider_than_its_percentage_is_warned_of(runs, tmp_path):

@@ -185,3 +185,17 @@ def test_what_is_no_history_is_an_error(slower: Sequence[Run]) -> None:
 def test_no_runs_have_no_history() -> None:
     assert history([]) == ()
     assert "n/a" in history_table([], 120)
+
+
+def test_cells_of_one_arm_and_load_are_told_apart(slower: Sequence[Run]) -> None:
+    (course,) = history(slower[:1], ["ttft.p50"])
+    assert course.reason is not None
+    assert course.reason.endswith("and 1 has a value")
+    longer = replace(
+        course, cell=replace(course.cell, workload={**course.cell.workload, "prompt": 2000})
+    )
+    (sheet,) = history_sheets([course, longer])
+    assert [row[1] for row in sheet.rows] == ["closed 1, prompt 1000", "closed 1, prompt 2000"]
+    other = replace(course, cell=replace(course.cell, experiment="warm"))
+    (sheet,) = history_sheets([course, other])
+    assert [row[1] for row in sheet.rows] == ["cold, closed 1", "warm, closed 1"]

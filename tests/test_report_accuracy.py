@@ -117,7 +117,10 @@ def test_what_no_number_of_questions_decides_is_not_said_of_runs(tmp_path: Path)
         {"off": lambda _: right(300, *range(20)), "on": lambda _: right(300, *range(15, 40))},
     )
     said = " ".join(comparison_text(told(lossy, ACCURACY)).split())
-    assert "; more questions or epochs would hardly show it the same: the change seen" in said
+    assert (
+        "; as many questions or epochs as make the interval narrower than ±1.7 points would show "
+        "it worse, if the change is as seen"
+    ) in said
     assert "more runs" not in said
 
 

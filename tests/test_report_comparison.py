@@ -124,13 +124,26 @@ def test_what_is_not_decided_says_why_and_how_many_more_runs_would():
     ]
 
 
-def test_what_no_number_of_runs_decides_is_said():
-    one = gated("ttft", (1.06, 0.98, 1.14))
+@pytest.mark.parametrize(
+    ("change", "way"),
+    [
+        ((1.06, 0.98, 1.14), "about 8 runs a side would show it worse"),
+        ((0.5, 0.05, 1.7), "about 11 runs a side would show it better"),
+        (
+            (1.06, 0.01, 2.11),
+            "as many runs as make the interval narrower than ±6 % would show it worse",
+        ),
+        (
+            (1.0499, 0.97, 1.13),
+            "as many runs as make the interval narrower than ±0.01 % would show it within the "
+            "margin",
+        ),
+    ],
+)
+def test_what_no_number_of_runs_shows_the_same_says_what_they_would_show(change, way):
+    one = gated("ttft", change)
     assert one.runs_needed is None
-    assert said(cell("closed 8", one))[0].endswith(
-        "more runs would hardly show it the same: the change seen is beyond the margin or too near "
-        "to it."
-    )
+    assert said(cell("closed 8", one))[0].endswith(f"; {way}, if the change is as seen.")
 
 
 def test_one_pair_of_runs_is_labelled_as_such():

@@ -126,6 +126,15 @@ def test_a_gap_is_told_and_what_was_judged_is_still_shown():
     assert figures(page)
 
 
+def test_the_page_of_a_gate_says_what_it_came_to_and_that_of_a_comparison_decides_nothing():
+    judged = "Rules: no metric is worse by more than its margin"
+    decided, plain = (seen(render_comparison(everything(), decides=one)) for one in (True, False))
+    assert "Gate FAILED" in decided
+    assert judged in decided
+    assert "Gate FAILED" not in plain
+    assert judged not in plain
+
+
 def test_no_name_is_taken_for_markup():
     page = without_plotly(render_comparison(everything()))
     assert "<b>|" not in page.replace("\\u003cb>", "")

@@ -32,7 +32,11 @@ def test_what_was_simulated_is_called_so():
 
 
 def test_places_that_are_not_changed_are_said_too():
-    span = "neither overtakes from concurrency 4 to 64: output per GPU: "
-    assert said(-0.10, -0.05, -0.10) == f"{span}base is ahead at all of them"
-    assert said(0.10, 0.01, 0.01) == f"{span}other is ahead at some of them, base at none"
-    assert said(0.01, 0.0, -0.01) == f"{span}neither is ahead by more than the margin at any of them"
+    metric = "in output per GPU"
+    assert said(-0.10, -0.05, -0.10) == f"base is ahead at all loads from 4 to 64, {metric}"
+    assert said(0.10, 0.01, 0.01) == (
+        f"other is ahead at some loads from 4 to 64 and base at none, {metric}"
+    )
+    assert said(0.01, 0.0, -0.01) == (
+        f"neither is ahead by more than the margin at any of the loads from 4 to 64, {metric}"
+    )

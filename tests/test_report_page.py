@@ -241,3 +241,15 @@ def test_a_place_that_cannot_be_written_is_named(good, tmp_path):
 def test_the_page_of_a_failed_run_is_the_golden_one(failed):
     page = re.sub(r"(?<=<style>).*?(?=</style>)", "", render([failed]), flags=re.DOTALL)
     assert page == (Path(__file__).parent / "golden/page.html").read_text()
+
+
+def test_an_arm_carries_its_run_where_one_experiment_has_it_of_several(tmp_path):
+    def made_of(name, experiment):
+        point = _facts("TP4", 1, experiment=experiment)
+        run = _run(tmp_path / name, [point], [lambda run: _finish(run, point)])
+        return replace(run, path=Path(f"runs/{name}-20260102T030405Z"))
+
+    apart = seen(render([made_of("one", "agents"), made_of("two", "batches")]))
+    assert ": TP4" not in apart.replace("varies: TP4", "")
+    alike = seen(render([made_of("three", "agents"), made_of("four", "agents")]))
+    assert "three-20260102T030405Z: TP4" in alike

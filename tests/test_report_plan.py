@@ -92,19 +92,50 @@ def test_traces_that_are_not_the_profiles_are_told_once_for_all_experiments():
 def test_what_is_unsupported_is_not_in_the_total():
     refused = ROWS[0] | {"seconds": None, "unsupported": "why"}
     told = plan_table([refused, *ROWS[1:]], STARTS, seconds=65.0, width=100)
-    assert told.startswith("Plan: 4 points, 1 unsupported, about 1 min 05 s in all\n")
+    assert told.startswith("Plan: 4 points, 1 unsupported, 3 to run, about 1 min 05 s in all\n")
     assert "closed 1   unsupported\n" in told
-    assert first_line([refused], seconds=0) == "Plan: 1 point, 1 unsupported"
+    assert first_line([refused], seconds=0) == "Plan: 1 point, 1 unsupported, none to run"
+
+
+def test_why_points_are_unsupported_is_said_above_the_rows_once():
+    reasons = ("too many", "too many", "too few")
+    refused = [ROWS[0] | {"seconds": None, "unsupported": why} for why in reasons]
+    told = plan_table([*refused, *ROWS[1:]], STARTS, seconds=65.0, width=100).split("\n\n")[0]
+    assert told.splitlines()[1:] == [
+        "2 points unsupported: too many",
+        "1 point unsupported: too few",
+    ]
+
+
+def test_arms_without_repeats_are_warned_of_in_one_line():
+    def warned(*rows):
+        summary = plan_table(rows, STARTS, seconds=4, width=200).split("\n\n")[0]
+        return summary.splitlines()[1:]
+
+    why = "compare will not tell how much runs vary; repeats: 3 or more"
+    other = [one | {"arm": "sim DEP2"} for one in ROWS]
+    assert warned(*ROWS) == []
+    assert warned(*ROWS, *other) == [f"one repeat: {why}"]
+    again = [one | {"repeat": 1} for one in ROWS[:2]]
+    assert warned(*ROWS, *other, *again) == [f"one repeat of batches: {why}"]
+    assert warned(*ROWS, *(one | {"unsupported": "why"} for one in other))[1:] == []
+    asked = {"workload": {"kind": "questions", "task": "gsm8k"}}
+    assert warned(*(one | asked for one in (ROWS[0], other[0]))) == []
 
 
 def test_what_nobody_knows_is_not_in_the_total():
     assert first_line(seconds=32.4) == "Plan: 4 points, about 32 s in all"
-    assert (
-        first_line(seconds=0.2, unknown=1)
-        == "Plan: 4 points, about 1 s in all, 1 of unknown length"
+    unknown = [one | {"seconds": None} for one in ROWS]
+    assert first_line([unknown[0], *ROWS[1:]], seconds=0.2, unknown=1) == (
+        "Plan: 4 points, at least 1 s (3 points); 1 point lasts until its requests are answered"
     )
-    assert first_line(ROWS[:1], seconds=0, unknown=1, servers=1) == (
-        "Plan: 1 point, 1 of unknown length; 1 start of a server and the warm-ups come on top"
+    assert first_line(unknown[:1], seconds=0, unknown=1, servers=1) == (
+        "Plan: 1 point; 1 point lasts until its requests are answered; 1 start of a server and the "
+        "warm-ups come on top"
+    )
+    steps = unknown[1] | {"workload": {"kind": "forward"}}
+    assert first_line([unknown[0], steps], seconds=0, unknown=2) == (
+        "Plan: 2 points; 2 points last until their requests are answered or steps are timed"
     )
     assert first_line(ROWS[:1], seconds=120, warmups=1) == (
         "Plan: 1 point, about 2 min 00 s in all; the warm-ups come on top"

@@ -342,6 +342,19 @@ def test_remarks_of_a_rows_runs_that_differ_in_one_number_are_told_as_a_span():
     assert "closed 16: GPU 1 of 3 was busy" in sheet.notes
 
 
+def test_remarks_of_rows_that_differ_in_one_number_are_one_line_with_the_rows_at_its_ends():
+    rows = _beside(8, 16, 32)
+    joules = (("20 J", "24 J"), ("9 J",), ("12 J",))
+    told = [
+        replace(row, remarks=(*(f"its GPUs used {one} a token" for one in of_row), f"beside TP{n}"))
+        for n, (row, of_row) in enumerate(zip(rows, joules, strict=True))
+    ]
+    (sheet,) = sheets(told)
+    assert "its GPUs used 9 to 24 J a token (least in closed 16; most in closed 8)" in sheet.notes
+    assert sum("its GPUs used" in note for note in sheet.notes) == 1
+    assert "closed 16: beside TP1" in sheet.notes
+
+
 @pytest.mark.parametrize(
     ("engine", "hinted"),
     [

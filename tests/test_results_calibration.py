@@ -19,9 +19,10 @@ from results.calibration import (
     write,
 )
 from results.comparison import EXPLORED, compare
+from results.effects import ONE_FOLDER
 from results.errors import FolderError, InputError
 from results.record import RequestRecord
-from results.side import Side, within
+from results.side import Side, side, within
 from results.verdict import Judgement, Margin, Rule
 from tests.run_folders import Requests, run_folder, served
 
@@ -97,6 +98,39 @@ def test_one_pair_becomes_a_verdict_where_a_calibration_tells_the_spread(
     assert told.effect.error >= noise(calibration).spread * np.sqrt(2)
 
 
+def test_a_calibration_of_one_folder_does_not_judge_runs_of_two(
+    tmp_path: Path, calibration: Calibration
+) -> None:
+    paths = [
+        run_folder(tmp_path / str(arm), {"a": noisy(arm, factor)}, repeats=1).path
+        for arm, factor in ((3, 1.0), (4, 1.5), (5, 1.01))
+    ]
+    rules = [Rule(metric="ttft", margin=Margin(relative=0.3))]
+    nights = [
+        side([str(run_folder(tmp_path / f"night-{arm}", {"a": noisy(arm)}, 1).path)])
+        for arm in range(11, 19)
+    ]
+    whole = calibrate(
+        *(_together(nights[half::2]) for half in (0, 1)), made="2026-11-30", explored=EXPLORED
+    )
+    assert [noise(calibration).folders, noise(whole).folders] == [False, True]
+    for path, gate in ((paths[1], "fail"), (paths[2], "pass")):
+        sides = side([str(paths[0])]), side([str(path)])
+        told = judged(sides, calibration=calibration, rules=rules)
+        assert (told.effect.how, told.verdict, told.gate) == (
+            "one pair, calibrated",
+            "inconclusive",
+            "inconclusive",
+        )
+        assert told.reason == ONE_FOLDER
+        assert judged(sides, calibration=whole, rules=rules).gate == gate
+
+
+def _together(sides: list[Side]) -> Side:
+    points = tuple(point for one in sides for point in one.points)
+    return Side(name="several", runs=tuple(run for one in sides for run in one.runs), points=points)
+
+
 def test_a_difference_that_noise_alone_makes_stays_inconclusive(
     tmp_path: Path, calibration: Calibration
 ) -> None:
@@ -142,6 +176,7 @@ def test_two_runs_are_too_few_for_a_margin_in_multiples_of_their_noise(tmp_path:
         ("drift", {"slope": None, "low": 0.0, "high": 0.0}),
         ("drift", {"slope": 0.1}),
         ("drift", 3),
+        ("folders", 1),
     ],
 )
 def test_a_calibration_with_a_number_that_is_none_is_refused(

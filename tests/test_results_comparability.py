@@ -218,6 +218,22 @@ def test_a_refusal_names_the_key_both_values_and_the_way_out() -> None:
     )
 
 
+def test_what_no_side_has_in_common_refuses_whatever_is_allowed() -> None:
+    base = side(point(replay="off"), point(replay="on"))
+    told = differences(base, side(point(topology="TP2"), name="two"), allow=["arm"])
+    (refused,) = (one for one in refusals(told) if one.startswith("arm"))
+    assert refused.endswith(
+        "(no arm is on both sides: name one of each, such as 'one:vllm TP4 replay=off' two)"
+    )
+    other = side(point(workload=Single(prompt=2000, output=10)), name="two")
+    for allow in ([], ["workload"]):
+        (refused,) = refusals(differences(side(point()), other, allow=allow))
+        assert refused == (
+            "workload.prompt: 1000 against 2000 (no workload under one load is on both sides): "
+            "compare runs that agree in it"
+        )
+
+
 def test_an_allowed_key_refuses_nothing_and_is_told() -> None:
     other = side(point(), name="two", machine=MACHINE | {"cores": 8})
     for allow in ("environment.cores", "environment"):

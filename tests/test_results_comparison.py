@@ -10,9 +10,10 @@ import pytest
 from results.comparison import CellComparison, Comparison, compare
 from results.contrast import IDENTICAL
 from results.errors import InputError
+from results.failures import difference
 from results.record import RequestRecord
 from results.run import Run
-from results.side import side, within
+from results.side import Side, side, within
 from results.verdict import Judgement, Margin, Rule
 from tests.run_folders import Requests, run_folder, served
 from tests.test_results_record import failed
@@ -269,6 +270,86 @@ def test_arms_of_several_folders_are_paired_folder_by_folder(tmp_path: Path) -> 
         assert one.verdict == "worse"
 
 
+def nightly(path: Path, factors: Sequence[float], first: int, repeats: int = 3) -> list[str]:
+    """The paths of one run folder a night, on which everything takes so many times as long."""
+    return [
+        str(run_folder(path / str(first + n), {"a": noisy(first + n, factor=one)}, repeats).path)
+        for n, one in enumerate(factors)
+    ]
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_a_night_like_those_of_the_baseline_is_neither_better_nor_worse(
+    tmp_path: Path, repeats: int
+) -> None:
+    old = nightly(tmp_path, [0.95, 1.0, 1.05], 0, repeats)
+    for first, factor, verdicts in ((10, 1.09, {"inconclusive"}), (20, 1.5, {"worse"})):
+        new = nightly(tmp_path, [factor], first, repeats)
+        told = compare(side(old), side(new), GATE)
+        for metric in ("ttft", "ttft.mean"):
+            one = judged(told, metric)
+            assert one.effect.folders == (3, 1)
+            assert (one.effect.freedom or 0) == pytest.approx(2, abs=0.5)
+            assert {one.verdict} == verdicts
+        assert judged(told).effect.how == "paired requests"
+        assert judged(told, "ttft.mean").effect.how == "folders"
+
+
+def test_three_nights_a_side_find_what_lies_beyond_their_spread(tmp_path: Path) -> None:
+    old, new = nightly(tmp_path, [0.98, 1.0, 1.02], 0), nightly(tmp_path, [1.18, 1.2, 1.22], 10)
+    one = judged(compare(side(old), side(new), GATE))
+    assert (one.verdict, one.effect.folders) == ("worse", (3, 3))
+    assert one.effect.ratio == pytest.approx(1.2, abs=0.02)
+
+
+def test_a_night_counts_by_the_requests_that_all_nights_answered(tmp_path: Path) -> None:
+    def shorter(repeat: int) -> list[RequestRecord]:
+        return list(noisy(3)(repeat))[: COUNT // 2]
+
+    old = nightly(tmp_path, [1.0, 1.0], 0)
+    short = run_folder(tmp_path / "short", {"a": shorter}, 3).path
+    new = nightly(tmp_path, [1.0], 10)
+    effect = judged(compare(side([*old, str(short)]), side(new), GATE)).effect
+    assert effect.folders == (3, 1)
+    # Requests of one repeat differ tenfold, so a mean over half of them would be far off.
+    assert effect.error < 0.03
+
+
+def test_failures_that_are_the_same_in_every_run_are_counted(tmp_path: Path) -> None:
+    def failing(count: int) -> Requests:
+        def rows(repeat: int) -> list[RequestRecord]:
+            lost = [failed(tree=n, trace=f"session-{n}", turn=1, sent=1.0) for n in range(count)]
+            return [*list(noisy(2)(repeat))[count:], *lost]
+
+        return rows
+
+    point = [Rule(metric="failed_share", margin=Margin(absolute=0.01))]
+    for count, verdict, gate in ((4, "worse", "fail"), (1, "inconclusive", "inconclusive")):
+        run = run_folder(tmp_path / str(count), {"a": noisy(1), "b": failing(count)}, 3)
+        one = judged(compared(run, rules=point), "failed_share")
+        assert (one.verdict, one.gate, one.effect.how) == (verdict, gate, "exact")
+        assert one.effect.ratio == pytest.approx(1 + count / COUNT)
+    wide = [Rule(metric="failed_share", margin=Margin(absolute=0.2))]
+    assert judged(compared(run, rules=wide), "failed_share").gate == "pass"
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "expected"),
+    [
+        # Newcombe 1998, table II, method 10.
+        ((48, 80), (56, 70), (0.0524, 0.3339)),
+        ((3, 10), (9, 10), (0.1705, 0.8090)),
+        ((0, 10), (10, 10), (0.6075, 1.0000)),
+        # It alone would leave out 0, which Fisher's p = 0.087 does not.
+        ((0, 10), (4, 10), (0.0, 0.6873)),
+    ],
+)
+def test_the_difference_of_two_shares_has_newcombes_interval(
+    base: tuple[int, int], other: tuple[int, int], expected: tuple[float, float]
+) -> None:
+    assert difference(base, other) == pytest.approx(expected, abs=5e-5)
+
+
 def test_holm_is_over_the_gated_metrics_of_all_cells(slower: Run) -> None:
     rules = [Rule(metric=name, margin=Margin(relative=0.05)) for name in ("ttft", "output_rate")]
     told = [one for one in cell(compared(slower, rules=rules)).judgements if one.gated]
@@ -339,3 +420,38 @@ def test_figures_that_never_vary_are_the_same_with_nine_runs_against_three(tmp_p
     one = judged(told, "cache_hit")
     assert one.effect.runs == (9, 3)
     assert (one.verdict, one.effect.how, one.effect.ratio) == ("same", "identical", 1.0)
+
+
+def test_experiments_of_other_names_are_not_paired_by_their_place(tmp_path: Path) -> None:
+    def suite(**factors: float) -> Side:
+        return side(
+            [
+                str(
+                    run_folder(
+                        tmp_path / name,
+                        {"a": noisy(1, factor=factor)},
+                        experiment=name,
+                        name=f"{name}-closed-8-r0",
+                    ).path
+                )
+                for name, factor in factors.items()
+            ]
+        )
+
+    base = suite(fast=1.0, slow=2.0)
+    told = compare(base, suite(slow2=2.0, fast2=1.0), GATE)
+    assert (told.cells, told.unmatched, told.missing) == ((), (), ())
+    (tied,) = told.unjudged
+    assert tied.startswith(
+        "fast-closed-8 (a) and slow-closed-8 (a) of base and slow2-closed-8 (a) and "
+        "fast2-closed-8 (a) of other were all asked the same"
+    )
+    # Two names for one cell are no better than two cells for one name.
+    assert not compare(base, suite(either=1.0), GATE).cells
+    # What is left where all others have their names can only be the one.
+    renamed = compare(base, suite(slower=2.0, fast=1.0), GATE)
+    assert [(one.name, one.experiment) for one in renamed.cells] == [
+        ("fast-closed-8", "fast"),
+        ("slow-closed-8", "slower"),
+    ]
+    assert all(one.gate == "pass" for one in renamed.cells[0].judgements if one.gated)

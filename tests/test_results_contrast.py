@@ -5,8 +5,9 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
-from results.contrast import IDENTICAL, STEADY, Drift, Series, combined, contrast
+from results.contrast import IDENTICAL, STEADY, Drift, Estimate, Series, across, combined, contrast
 
 
 def sides(
@@ -192,4 +193,84 @@ def test_intervals_cover_no_change_at_least_as_often_as_they_say(runs: int, shar
         low, high = contrast(one, two).interval or (0.0, 0.0)
         covered.append(low <= 0 <= high)
     # 0.95 less two standard errors of 400 cases.
+    assert np.mean(covered) >= 0.95 - 0.022
+
+
+def in_folders(*nights: list[float], first: int = 0) -> Series:
+    """Runs of one side, a folder for each list, of workloads that are the same in each."""
+    return Series(
+        values=np.concatenate(nights),
+        pairs=np.concatenate([np.arange(len(night)) for night in nights]),
+        folders=np.repeat(np.arange(len(nights)) + first, [len(night) for night in nights]),
+    )
+
+
+def told(base: Series, other: Series) -> Estimate:
+    return across(contrast(base, other), base, other)
+
+
+def test_folders_of_one_side_tell_how_much_those_of_the_other_may_differ() -> None:
+    # Means 0, 1, 2 and 4: spread 1 with 2 degrees of freedom, error sqrt(1/3 + 1), t(0.975, 2) =
+    # 4.3027.
+    base, other = in_folders([-0.1, 0.1], [0.9, 1.1], [1.9, 2.1]), in_folders([3.9, 4.1], first=3)
+    estimate = told(base, other)
+    assert (estimate.how, estimate.folders, estimate.freedom) == ("folders", (3, 1), 2)
+    assert estimate.change == pytest.approx(3)
+    assert estimate.error == pytest.approx(sqrt(4 / 3))
+    assert estimate.interval == pytest.approx((3 - 4.96828, 3 + 4.96828), rel=1e-5)
+
+
+def test_several_folders_a_side_are_students_t_of_their_means() -> None:
+    random = np.random.default_rng(1)
+    nights = [(random.normal() + random.normal(size=3) * 0.1).tolist() for _ in range(5)]
+    estimate = told(in_folders(*nights[:3]), in_folders(*nights[3:], first=3))
+    means = [np.mean(night) for night in nights]
+    test = ttest_ind(means[3:], means[:3])
+    assert estimate.p == pytest.approx(test.pvalue)
+    assert estimate.interval == pytest.approx(tuple(test.confidence_interval()))
+
+
+def test_one_run_a_folder_is_judged_by_folders_alone() -> None:
+    base, other = in_folders([0.0], [1.0], [2.0]), in_folders([4.0], first=3)
+    assert contrast(base, other).error is None
+    assert (told(base, other).error, told(base, other).reason) == (pytest.approx(sqrt(4 / 3)), None)
+
+
+def test_folders_that_are_alike_by_chance_make_no_interval_narrower() -> None:
+    base, other = in_folders([0.0, 2.0], [2.0, 0.0001]), in_folders([0.5, 2.5], [2.5, 0.5], first=2)
+    alone = contrast(base, other)
+    assert told(base, other) == replace(alone, folders=(2, 2))
+
+
+def test_a_folder_against_another_and_sides_in_the_same_folders_are_as_without() -> None:
+    base, other = in_folders([0.0, 0.1, 0.3]), in_folders([1.0, 1.1, 1.2], first=1)
+    assert told(base, other) == contrast(base, other)
+    inside = (replace(side, folders=None) for side in (base, other))
+    assert told(*inside) == contrast(base, other)
+
+
+def test_workloads_that_one_folder_alone_ran_say_nothing_of_how_folders_differ() -> None:
+    fewer = in_folders([0.0, 5.0], [1.0, 6.0, 40.0]), in_folders([3.0, 8.0], first=2)
+    assert told(*fewer).folders == (2, 1)
+    # Means 2.5 and 3.5, of 2 and 3 runs of 5: spread 0.5, weights 0.16 + 0.36 + 1.
+    means = replace(contrast(*fewer), error=None, how="none")
+    assert across(means, *fewer).error == pytest.approx(sqrt(0.5 * 1.52))
+
+
+@pytest.mark.parametrize(("counts", "night"), [((3, 1), 3.0), ((3, 3), 3.0), ((3, 1), 0.0)])
+def test_intervals_over_folders_cover_no_change_at_least_as_often_as_they_say(
+    counts: tuple[int, int], night: float
+) -> None:
+    random = np.random.default_rng(7)
+    covered = []
+    for _ in range(400):
+        base, other = (
+            in_folders(
+                *(random.normal(size=(count, 1)) * night + random.normal(size=(count, 3))).tolist(),
+                first=first,
+            )
+            for count, first in zip(counts, (0, 3), strict=True)
+        )
+        low, high = told(base, other).interval or (0.0, 0.0)
+        covered.append(low <= 0 <= high)
     assert np.mean(covered) >= 0.95 - 0.022

@@ -18,7 +18,7 @@ import pytest
 
 from results import document, rows
 from results.errors import FolderError, InputError
-from results.folder import RunFolder, create, newest_unfinished, reopen
+from results.folder import RunFolder, create, newest, reopen
 from results.run import RunPoint, read
 from results.writer import PointWriter
 from tests.test_results_record import cell, evidence, made, table
@@ -34,6 +34,10 @@ def begun(out: Path, points: int = 1, suite: str = "smoke") -> RunFolder:
     planned = [{"id": f["id"], "name": f["name"]} for f in map(facts, range(points))]
     plan = {"hash": HASH, "points": planned, "rules": {}}
     return create(out, suite, "experiments: []\n", plan, {"host": "here"}, salt=7)
+
+
+def unfinished(out: Path) -> Path | None:
+    return newest(out, "smoke", HASH, unfinished=True)
 
 
 def only(path: Path) -> RunPoint:
@@ -98,27 +102,28 @@ def test_two_runs_of_one_second_do_not_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_the_newest_unfinished_folder_of_the_same_plan_is_resumed(tmp_path: Path) -> None:
-    assert newest_unfinished(tmp_path / "none", "smoke", HASH) is None
+    assert newest(tmp_path / "none", "smoke", HASH) is None
     made_here = []
     for _ in range(3):
         with begun(tmp_path) as folder:
             made_here.append(folder.path)
     for suffix, path in zip(("", "-2", "-10"), made_here, strict=True):
         path.rename(tmp_path / f"smoke-20260101T000000Z{suffix}")
-    newest = tmp_path / "smoke-20260101T000000Z-10"
-    assert newest_unfinished(tmp_path, "smoke", HASH) == newest
-    assert newest_unfinished(tmp_path, "smoke", "another") is None
-    with reopen(newest) as folder:
+    last = tmp_path / "smoke-20260101T000000Z-10"
+    assert unfinished(tmp_path) == last
+    assert newest(tmp_path, "smoke", "another") is None
+    with reopen(last) as folder:
         assert (folder.run_id, folder.salt) == ("smoke-01234567-00000007", 7)
         folder.not_started(facts(), "no time was left")
-        assert newest_unfinished(tmp_path, "smoke", HASH) == newest
+        assert unfinished(tmp_path) == last
         finish(folder.open_point(facts()), made([0.5]))
-    assert newest_unfinished(tmp_path, "smoke", HASH) == tmp_path / "smoke-20260101T000000Z-2"
+    assert unfinished(tmp_path) == tmp_path / "smoke-20260101T000000Z-2"
+    assert newest(tmp_path, "smoke", HASH) == last
 
 
 def test_a_suite_whose_name_begins_with_anothers_is_not_taken_for_it(tmp_path: Path) -> None:
     with begun(tmp_path, suite="smoke-long"):
-        assert newest_unfinished(tmp_path, "smoke", HASH) is None
+        assert newest(tmp_path, "smoke", HASH) is None
 
 
 def test_a_second_writer_is_told_who_writes_and_what_to_do(tmp_path: Path) -> None:
@@ -145,6 +150,23 @@ def test_a_broken_attempt_is_kept_beside_the_next(tmp_path: Path) -> None:
         assert kept["tree"].to_pylist() == [attempt - 1]
         log = point.path / f"broken-{attempt}.log"
         assert log.read_text() == f"attempt {attempt - 1}"
+
+
+def test_a_point_that_is_to_be_run_again_keeps_what_it_has_until_it_begins(tmp_path: Path) -> None:
+    with begun(tmp_path) as folder:
+        finish(folder.open_point(facts()), made([0.5], tree=1))
+    with reopen(folder.path, again=["00000000"]) as folder:
+        assert folder.outcome("agents r0", "00000000") is None
+        folder.not_started(facts(), "no time was left")
+        assert only(folder.path).status == "finished"
+        with folder.open_point(facts()) as writer:
+            assert writer.attempts == 1
+            assert only(folder.path).status == "broken"
+            finish(writer, made([0.5], tree=2))
+        assert folder.outcome("agents r0", "00000000") == "finished"
+    point = only(folder.path)
+    assert point.rows()["tree"].to_pylist() == [2]
+    assert pq.read_table(point.path / "broken-1.parquet")["tree"].to_pylist() == [1]
 
 
 def test_equal_rows_give_equal_parquet_whenever_they_were_flushed(tmp_path: Path) -> None:
@@ -215,7 +237,7 @@ def test_rows_survive_a_kill_and_the_point_is_run_again(tmp_path: Path) -> None:
         assert child.stdout
         flushed = [int(child.stdout.readline()) for _ in range(3)][-1]
         child.send_signal(signal.SIGKILL)
-    path = newest_unfinished(tmp_path, "smoke", HASH)
+    path = unfinished(tmp_path)
     assert path
     kept = only(path).rows()["tree"].to_pylist()
     assert len(kept) > flushed
@@ -257,7 +279,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_outcome(tmp_path: Path, pieces:
         _, complaint = child.communicate()
     assert "FolderError: disk full while writing" in complaint
     assert "free space and run the same command again, finished points are kept" in complaint
-    path = newest_unfinished(tmp_path, "smoke", HASH)
+    path = unfinished(tmp_path)
     assert path
     assert only(path).status == "broken"
     assert not list(path.glob("**/*.tmp"))

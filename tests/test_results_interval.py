@@ -43,7 +43,7 @@ def intervals(
 
 def test_intervals_cover_near_nominal_when_requests_of_a_session_resemble_one_another() -> None:
     random = np.random.default_rng(1)
-    drawn = [intervals(*sessions(random, 0.5), seed=seed) for seed in range(120)]
+    drawn = [intervals(*sessions(random, 0.5), seed=seed) for seed in range(60)]
     for which in (0, 1):
         covered = np.mean([low <= 10 <= high for low, high in (one[which] for one in drawn)])
         assert 0.90 <= covered <= 0.99
@@ -53,7 +53,7 @@ def test_intervals_cover_where_requests_of_one_time_resemble_one_another() -> No
     # Sessions that decode in one batch share its steps, so sessions alone would look too certain.
     random = np.random.default_rng(7)
     covered = []
-    for seed in range(120):
+    for seed in range(60):
         moments = np.sort(random.uniform(0, 60, size=320))
         shared = random.normal(size=10)[np.minimum(moments // 6, 9).astype(int)]
         values = 10 + shared + random.normal(size=320) * 0.5

@@ -56,6 +56,7 @@ def test_a_calibration_goes_where_the_runs_of_its_suite_are_not_looked_for(tmp_p
 
 def test_a_search_is_part_of_nothing_until_it_is_completed(tmp_path):
     asked = (file(tmp_path), "--out", tmp_path, "--quiet", "--set", LEVELS, "--set", AIMS)
+    asked += ("--set", "repeats=1")
     searched = paceline("search", *asked)
     assert "Run folder" in searched.stdout, searched.stderr
     (folder,) = tmp_path.glob("tiny-*/")

@@ -1,5 +1,6 @@
 """The two sides: run folders, or an arm of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,15 @@ def test_the_first_arm_of_a_folder_stands_against_each_other_one(tmp_path: Path)
         ("sim TP4 replay=off", "sim TP4 replay=on"),
         ("sim TP4 replay=off", "sim DEP2 replay=on"),
     ]
+
+
+def test_arms_are_in_the_order_of_the_experiment_that_has_most_of_them(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, ARMS, repeats=1)
+    last = run.points[-1]
+    alone = replace(last, cell=replace(last.cell, experiment="alone"))
+    assert [
+        (base.name, other.name) for base, other in within(replace(run, points=(alone, *run.points)))
+    ] == [(base.name, other.name) for base, other in within(run)]
 
 
 def test_a_folder_of_one_arm_has_nothing_to_compare_inside_it(tmp_path: Path) -> None:

@@ -97,6 +97,9 @@ def test_a_client_whose_loop_stood_still_is_a_problem() -> None:
     assert not problems(rows, cell(), replace(evidence(), client_late=0.009))
     (said,) = problems(rows, cell(), replace(evidence(), client_late=0.03))
     assert "its event loop came 30.0 ms late" in said
+    assert said.endswith(
+        ": give paceline a core of its own, lower the concurrency, or serve elsewhere"
+    )
 
 
 def test_what_starts_with_the_window_may_be_sent_one_after_another() -> None:
@@ -110,7 +113,8 @@ def test_a_late_client_is_a_problem_with_its_numbers() -> None:
     late = [made([0.5], client_lag=0.026, sent=1.0, tree=i) for i in range(10)]
     assert found(*late) == (
         "the client was the bottleneck: it sent 10 of 10 requests more than 25.0 ms late, by up to "
-        "26.0 ms and 26.0 ms on average, at a median TTFT of 500.0 ms"
+        "26.0 ms and 26.0 ms on average, at a median TTFT of 500.0 ms: give paceline a core of its "
+        "own, lower the concurrency, or serve elsewhere"
     )
 
 

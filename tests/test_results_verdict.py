@@ -181,3 +181,53 @@ def test_runs_without_noise_are_not_asked_for_more_of_the_same() -> None:
     alike = replace(effect(1.02, 1.0, 1.0), how="no spread", reason=IDENTICAL, **ends)
     one = judge(alike, FIVE, gated=True)
     assert (one.verdict, one.runs_needed, one.more_runs) == ("inconclusive", None, None)
+
+
+RATE: dict[str, Any] = {"metric": "output_rate", "unit": "tok/s", "better": "higher", "base": 60.0}
+
+
+@pytest.mark.parametrize(
+    ("margin", "part"),
+    [
+        (
+            Margin(relative=0.05, absolute=100.0),
+            "the absolute part of its margin is 166.7 % of base",
+        ),
+        (Margin(relative=0.05, noise=30.0), "the multiple of the noise of its margin is 120.0 %"),
+    ],
+)
+def test_a_margin_that_nothing_can_exceed_is_not_judged(margin: Margin, part: str) -> None:
+    found = effect(0.03, 0.02, 0.04, **RATE)
+    one = judge(found, margin, floor=0.04, gated=True)
+    assert (one.verdict, one.gate, one.runs_needed) == ("inconclusive", "inconclusive", None)
+    assert part in one.reason
+    assert "can get worse by 100.0 at most" in one.reason
+    (adjusted,) = together([one])
+    assert (adjusted.gate, adjusted.reason) == ("inconclusive", one.reason)
+    assert judge(found, Margin(absolute=60.0), gated=True).gate == "inconclusive"
+    assert judge(found, Margin(absolute=57.0), gated=True).gate == "fail"
+    # Seconds can rise by any amount.
+    assert judge(effect(3.0, 2.9, 3.1), Margin(absolute=0.3), gated=True).gate == "fail"
+
+
+def test_a_share_cannot_change_by_more_than_there_is_of_it() -> None:
+    share = {"unit": "share", "base": 0.6}
+    failed = effect(1.4, 1.4, 1.4, metric="failed_share", **share)
+    assert judge(failed, Margin(absolute=0.39), gated=True).gate == "fail"
+    one = judge(failed, Margin(absolute=0.4), gated=True)
+    assert (one.gate, "40.0 points, and it can get worse by 40.0" in one.reason) == (
+        "inconclusive",
+        True,
+    )
+    right = effect(0.4, 0.4, 0.4, metric="accuracy", better="higher", **share)
+    assert judge(right, Margin(absolute=0.59), gated=True).gate == "fail"
+    assert judge(right, Margin(absolute=0.6), gated=True).gate == "inconclusive"
+
+
+def test_where_folders_differ_it_is_folders_that_are_missing() -> None:
+    # Of 3 + 1 folders half an interval is 4.3027 sqrt(1/3 + 1) = 4.968 spreads, here 10 %: one is
+    # 2.013 %. 5 % take t(0.975, 2n - 2) sqrt(2/n) <= 2.484: 2.267 at 3 folders a side.
+    one = judge(effect(1.0, 0.9, 1.1, folders=(3, 1), runs=(9, 3)), FIVE)
+    assert (one.runs_needed, one.folders_needed) == (None, 3)
+    beyond = judge(effect(1.06, 0.96, 1.16, folders=(3, 1)), FIVE)
+    assert (beyond.runs_needed, beyond.folders_needed) == (None, None)

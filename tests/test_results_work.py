@@ -16,7 +16,7 @@ from results.run import Run, RunPoint
 from results.side import Side, side, within
 from results.verdict import Judgement, Margin, Rule
 from tests.run_folders import Requests, run_folder, served
-from tests.test_results_record import failed
+from tests.test_results_record import failed, made
 
 SESSIONS, TURNS = 12, 10
 
@@ -247,3 +247,106 @@ def test_rates_say_that_each_side_counts_its_own_requests(tmp_path: Path) -> Non
     cell = told(run_folder(tmp_path, arms))
     for metric in ("output_rate", "request_rate"):
         assert "on one side only" in (of(cell, metric).effect.reason or "")
+
+
+def hanging(arm: int, waited: float, *, factor: float = 1.0) -> Requests:
+    """Sessions of which the later ones are cut in their first turn, after so many seconds."""
+
+    def rows(repeat: int) -> list[RequestRecord]:
+        return [
+            _cut(row, waited) if row.tree >= 4 else row
+            for row in deepening(arm, factor=factor)(repeat)
+            if row.tree < 4 or not row.turn
+        ]
+
+    return rows
+
+
+def _cut(row: RequestRecord, waited: float) -> RequestRecord:
+    return made(
+        trace=row.trace,
+        tree=row.tree,
+        turn=row.turn,
+        sent=row.sent,
+        closed=row.sent + waited,
+        prompt_hash=row.prompt_hash,
+        state="cut",
+        reason="cut at the deadline",
+        finish_reason=None,
+        input_tokens=None,
+        output_tokens=None,
+    )
+
+
+def test_who_hangs_until_it_is_cut_passes_on_no_latency(tmp_path: Path) -> None:
+    names = ("ttft", "tpot", "e2el", "ttft.p50", "itl.p50")
+    cell = told(
+        run_folder(tmp_path, {"a": deepening(1), "b": hanging(2, 50.0)}), *map(ruled, names)
+    )
+    for metric in names:
+        one = of(cell, metric)
+        assert (one.verdict, one.gate) == ("inconclusive", "inconclusive"), metric
+        assert one.reason == (
+            "32 requests beside the 160 compared were cut on other when they had waited longer "
+            "than the other side took, 50 s at most"
+        )
+        assert one.runs_needed is None
+    assert (
+        "requests that the end of the window cut, which are in no latency: 0 of 480 (base), "
+        "32 of 192 (other)"
+    ) in cell.notes
+
+
+def test_nobody_is_worse_than_who_hangs(tmp_path: Path) -> None:
+    arms = {"a": hanging(1, 50.0), "b": deepening(2, factor=1.2)}
+    one = of(told(run_folder(tmp_path, arms), ruled("ttft")), "ttft")
+    assert (one.verdict, one.gate) == ("inconclusive", "inconclusive")
+    assert "were cut on base" in one.reason
+
+
+def test_what_is_cut_no_later_than_it_would_have_been_answered_is_not_held(tmp_path: Path) -> None:
+    # The first turn takes 0.1 s, and 0.02 more to the end: 0.11 s are longer than its TTFT alone.
+    for waited, factor, metrics in ((0.09, 1.0, ("ttft", "e2el")), (0.13, 1.5, ("ttft", "e2el"))):
+        arms = {"a": deepening(1), "b": hanging(2, waited, factor=factor)}
+        cell = told(run_folder(tmp_path / str(factor), arms))
+        assert [of(cell, metric).effect.doubt for metric in metrics] == [None, None]
+    early = told(run_folder(tmp_path, {"a": deepening(1), "b": hanging(2, 0.11)}))
+    assert "were cut on other" in (of(early, "ttft").effect.doubt or "")
+    assert of(early, "e2el").effect.doubt is None
+
+
+def speaking(arm: int, tokens: int, spread: int = 0) -> Requests:
+    """Answers of so many tokens, or of so many more by chance, 20 ms from one to the next."""
+
+    def rows(repeat: int) -> list[RequestRecord]:
+        more = np.random.default_rng([arm, repeat, 3]).integers(0, spread + 1, SESSIONS * TURNS)
+        return [
+            made(
+                [stamp + 0.02 * number for number in range(tokens + extra)],
+                trace=row.trace,
+                tree=row.tree,
+                turn=row.turn,
+                sent=row.sent,
+                prompt_hash=row.prompt_hash,
+            )
+            for row, extra in zip(deepening(arm)(repeat), more.tolist(), strict=True)
+            for stamp in [(row.first or 0.0) - (row.sent or 0.0)]
+        ]
+
+    return rows
+
+
+def test_shorter_answers_are_no_faster_ones_and_longer_ones_no_slower(tmp_path: Path) -> None:
+    for one, two, by in ((36, 21, "41.7 % shorter"), (21, 36, "71.4 % longer")):
+        arms = {"a": speaking(1, one), "b": speaking(2, two)}
+        cell = told(run_folder(tmp_path / by[:2], arms), ruled("e2el"), ruled("tpot"))
+        for metric in ("e2el", "schedule_e2el", "e2el.p50"):
+            assert of(cell, metric).verdict == "inconclusive"
+            assert f"answers to the same requests are {by} on other" in of(cell, metric).reason
+        assert of(cell, "e2el").gate == "inconclusive"
+        assert (of(cell, "tpot").verdict, of(cell, "ttft").verdict) == ("same", "same")
+
+
+def test_answers_whose_lengths_chance_alone_sets_apart_are_the_same_work(tmp_path: Path) -> None:
+    arms = {"a": speaking(1, 10, 20), "b": speaking(2, 10, 20)}
+    assert of(told(run_folder(tmp_path, arms)), "e2el").effect.doubt is None

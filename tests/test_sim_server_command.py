@@ -22,6 +22,7 @@ from harness.topology import parse
 from results.folder import create
 from results.metrics import summarise
 from results.run import read
+from tests.gate_runs import paceline
 from tests.sim_server import Quiet, call, client, hosted, request, send, site
 from workloads.growing import Growing
 
@@ -87,12 +88,9 @@ def test_what_it_cannot_do_is_one_sentence_and_exit_code_2(tmp_path):
             "--topology: expected one engine such as": ["--topology", "TP1+TP1"],
         }
         for words, arguments in tries.items():
-            ended = subprocess.run(
-                [PACELINE, "sim", *arguments], capture_output=True, timeout=20, check=False
-            )
-            assert ended.returncode == 2
-            assert ended.stdout == b""
-            (line,) = ended.stderr.decode().splitlines()
+            ended = paceline("sim", *arguments)
+            assert (ended.exit_code, ended.stdout) == (2, "")
+            (line,) = ended.stderr.splitlines()
             assert line.startswith(f"Error: {words}")
 
 
@@ -101,8 +99,8 @@ def test_a_server_without_a_place_leaves_the_log_of_another_alone(tmp_path):
     with paceline_sim("--log", log) as (_, url):
         before = log.read_bytes()
         port = url.rsplit(":", 1)[1]
-        command = [PACELINE, "sim", "--port", port, "--log", log, "--seed", "9"]
-        assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+        other = paceline("sim", "--port", port, "--log", log, "--seed", "9")
+        assert other.exit_code == 2
         assert log.read_bytes() == before
         assert b'"seed":0' in before
 

@@ -214,10 +214,35 @@ def test_an_interpreter_and_a_model_that_are_not_there_are_told_once_with_a_way_
     interpreter, model = told(gone, gone / "v41-shrunk-drafts")
     assert interpreter == (
         f"missing: {gone}, which {kind} runs in: install {kind} there, or add "
-        "--set experiments.NAME.engine.python=PATH"
+        "--set experiments.a.engine.python=PATH"
     )
     assert model.endswith(f": run `paceline model v41-shrunk {gone}/v41-shrunk-drafts --drafts`")
     assert told(sys.executable, gone)[0].endswith(": put it there, or correct the path")
+
+
+def test_what_is_said_to_be_missing_is_there_once_the_line_is_followed(planned):
+    vllm, deepinfer = "{kind: vllm, model: m, python: /gone", "{kind: deepinfer, model: m}"
+    changes = [
+        f"experiments.a.engine=[{vllm}, name: one}}, {deepinfer}, {vllm}, name: two}}]",
+        f"experiments.b.engine={vllm}}}",
+        *(f"experiments.{name}.topology=TP1" for name in "ab"),
+    ]
+    line, other = describe(planned(*changes)).missing
+    said = line.split(" or add ")[1].replace("PATH", sys.executable).split("--set ")[1:]
+    assert [change.split("=")[0] for change in said] == [
+        "experiments.a.engine.0.python",
+        "experiments.a.engine.2.python",
+        "experiments.b.engine.python",
+    ]
+    assert line.startswith("missing: /gone, which one, two and vllm run in: install vllm there")
+    assert describe(planned(*changes, *map(str.strip, said))).missing == (other,)
+
+
+def test_an_interpreter_of_several_is_named_by_its_place(planned):
+    engine = f"{{kind: vllm, model: m, python: [{sys.executable}, /gone]}}"
+    changes = [f"experiments.a.{change}" for change in (f"engine={engine}", "topology=TP1")]
+    (line,) = describe(planned(*changes)).missing
+    assert line.endswith("add --set experiments.a.engine.python.1=PATH")
 
 
 def test_what_lies_on_other_machines_is_not_looked_for(planned):

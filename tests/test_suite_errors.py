@@ -80,13 +80,15 @@ ENGINES = listed(kinds(Engines), "and")
          'such as 500ms, 90s or 10m, got "10 min": write it as 10m'),
         ("suite: s", "suite: s\nrepeat: 2", "repeat: expected a key of suite, experiments, seed, "
          'repeats, order, budget or gate, got "repeat": write it as repeats'),
-        ("suite: s\n", "", "suite: expected text matching [a-z0-9-]+, got no such key: add it"),
+        ("suite: s\n", "", "suite is missing: add it, text matching [a-z0-9-]+"),
         ("name: a", "name: a\n    title: a", "experiments[0].title: expected a key of "
          f'{EXPERIMENT_KEYS}, got "title": remove it'),
         ("{kind: sim}", "sim", "experiments[0].engine: expected a mapping, got \"sim\": "
          "write {kind: sim}"),
-        ("{kind: sim}", "{name: x}", "experiments[0].engine.kind: expected a kind, got no such "
-         f"key: the kinds are {ENGINES}"),
+        ("{kind: sim}", "{name: x}", "experiments[0].engine: kind is missing: the kinds are "
+         f"{ENGINES}"),
+        ("{kind: sim}", "{kind: endpoint, url: 'http://127.0.0.1:1'}",
+         "experiments[0].engine: model is missing: add it, text"),
         ("{kind: sim}", "{kind: tgi}", 'experiments[0].engine.kind: expected a kind, got "tgi": '
          f"the kinds are {ENGINES}"),
         ("{kind: sim}", "{kind: vlm}", 'experiments[0].engine.kind: expected a kind, got "vlm": '
@@ -94,7 +96,7 @@ ENGINES = listed(kinds(Engines), "and")
         ("{kind: sim}", "vllm", "experiments[0].engine: expected a mapping, got \"vllm\": "
          "write {kind: vllm}"),
         ("{kind: sim}", "{kind: sim, noise: [0, x]}", "experiments[0].engine.noise[1]: expected a "
-         'number from 0 to 1, got "x": write 0 to 1'),
+         'number from 0 to 1, got "x": write a number, 0 to 1'),
         ("{kind: sim}", "{kind: sim, cost: {host: -1}}", "experiments[0].engine.cost.host: "
          "expected a number from 0 to 100, got -1: write 0 to 100"),
         ("{kind: sim}", "[{kind: sim, cost: {host: 1}}, {kind: sim}]", "experiments[0].engine: "
@@ -105,6 +107,9 @@ ENGINES = listed(kinds(Engines), "and")
          'DEP32 or TP2xPP3, got "4": write it as TP4'),
         ("TP1", "DP2xDEP2", 'experiments[0].topology: "DP2xDEP2" names data parallelism twice: '
          "write DP or DEP, not both"),
+        ("{kind: sim}", "[{kind: endpoint, url: 'http://h:1', model: m, gpus: 2, name: [a, b]}]",
+         "experiments[0].topology: a states gpus: 2, and TP1 has 1: write the topology that it "
+         "really has"),
         ("TP1", "TP9000000", "experiments[0].topology: expected at most 1,000,000 GPUs, got "
          '"TP9000000": write fewer'),
         ("TP1", "[]", "experiments[0].topology: expected at least one value, got an empty list: "
@@ -136,7 +141,8 @@ ENGINES = listed(kinds(Engines), "and")
          "write it as 8"),
         ("prompt: 1", "prompt: 1_000", f'experiments[0].workload.prompt: {TOKENS}, got "1_000": '
          "write it as 1000"),
-        ("prompt: 1, ", "", f"experiments[0].workload.prompt: {TOKENS}, got no such key: add it"),
+        ("prompt: 1, ", "", "experiments[0].workload: prompt is missing: add it, "
+         + TOKENS.removeprefix("expected ")),
         ("kind: single", "kind: singel", "experiments[0].workload.kind: expected a kind, got "
          '"singel": write it as single'),
         ("kind: single", "kind: many", 'experiments[0].workload.kind: expected a kind, got "many": '
@@ -175,7 +181,7 @@ def test_all_problems_are_told_at_once(errors):
     text = changed("TP1", "TP1\n    pinned: yes").replace("sessions: 1", "sessions: 0, x: 1")
     assert errors(text.replace("suite: s", "suite: s\nsuite: s\nseed: x")) == [
         "s.yaml: suite: expected a key once, got it again on line 3: remove one of them",
-        's.yaml: seed: expected a whole number of at least 0, got "x": write 0 or more',
+        's.yaml: seed: expected a whole number of at least 0, got "x": write a number, 0 or more',
         's.yaml: experiments[0].pinned: expected true or false, got "yes": write it as true',
         f's.yaml: experiments[0].load.x: expected a key of {CLOSED_KEYS}, got "x": remove it',
         "s.yaml: experiments[0].load.sessions: expected a whole number from 1 to 1,000,000, "
@@ -253,6 +259,7 @@ def test_a_file_that_cannot_be_read_is_said(errors, tmp_path):
     ("written", "meant"),
     [
         ("tp4", "TP4"), ("TPP4", "TP4"), ("EP4", "DEP4"), ("ep2xtp4", "DEP2xTP4"),
+        ("DPE2", "DP2 or DEP2"), ("pt4", "TP4"), ("dpe2xtpp4", "DP2xTP4 or DEP2xTP4"),
         ("TP 4", "TP4"), ("TP=4", "TP4"), ("DEPP2", "DEP2"), ("TPxPP", None), ("TP0", None),
     ],
 )  # fmt: skip
@@ -269,7 +276,7 @@ def test_the_topology_that_was_meant_is_said(errors, written, meant):
         ("sed=1", "--set sed=1: sed: expected a key of suite, experiments, seed, repeats, order, "
          'budget or gate, got "sed": write it as seed'),
         ("seed=x", "--set seed=x: seed: expected a whole number of at least 0, got \"x\": "
-         "write 0 or more"),
+         "write a number, 0 or more"),
         ("seed=[", "--set seed=[:1:1: the [ here is never closed: add the ]"),
         ("seed.x=1", "--set seed.x=1: expected suite or experiments, got \"seed\": "
          "write one of them"),

@@ -4,7 +4,7 @@ import pytest
 
 from results.direction import DIRECTIONS
 from results.errors import InputError
-from results.folder import newest_unfinished
+from results.folder import newest
 from results.verdict import Margin, Rule
 from suites import rules
 from suites.plan import plan
@@ -134,7 +134,7 @@ def test_rules_change_neither_the_hash_nor_what_is_resumed(file, tmp_path):
     ruled = plan(load(str(file(SUITE + GATE))))
     assert bare.hash == ruled.hash
     assert [point.id for point in bare.points] == [point.id for point in ruled.points]
-    assert newest_unfinished(tmp_path, "s", ruled.hash) is None
+    assert newest(tmp_path, "s", ruled.hash) is None
 
 
 def test_what_is_wrong_with_rules_is_said_with_file_and_key(file):
@@ -178,7 +178,7 @@ def test_an_experiment_that_is_called_gate_has_rules_of_its_own(file):
 
 
 def test_a_suite_without_a_gate_is_no_file_of_rules(file):
-    with pytest.raises(InputError, match="gate: expected rules, got no such key"):
+    with pytest.raises(InputError, match="gate is missing: add gate: "):
         rules.load(file(SUITE))
 
 

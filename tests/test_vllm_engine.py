@@ -72,18 +72,6 @@ def test_what_cannot_be_worded_is_said_before_anything_starts(tmp_path):
         Vllm(python=str(tmp_path / "python"), mode="chat")
 
 
-def test_flags_to_measure_by_that_the_help_does_not_name_are_left_out(tmp_path):
-    async def main():
-        async with started(engine(tmp_path), tmp_path) as server:
-            return server.observe()
-
-    observed = asyncio.run(main())
-    command = observed.configuration["command"]
-    assert command.endswith("--max-cudagraph-capture-size 512 --enable-prompt-tokens-details")
-    assert (observed.gpus, observed.provenance) == (1, "measured")
-    assert observed.configuration["version"] == {"version": "fake"}
-
-
 def test_a_server_answers_and_nothing_of_it_is_left(tmp_path):  # F-20
     lock = tmp_path / "lock"
 
@@ -215,28 +203,36 @@ def faults(point) -> list[str]:
     return [words for words in problems if "client was the bottleneck" not in words]
 
 
-def test_counters_are_kept_and_agree_with_the_requests(tmp_path):
-    point = measured(engine(tmp_path), tmp_path)
-    assert (point.status, faults(point)) == ("finished", [])
-    samples = point.samples().to_pylist()
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A point in whose way nothing is."""
+    folder = tmp_path_factory.mktemp("plain")
+    return measured(engine(folder), folder)
+
+
+def test_counters_are_kept_and_agree_with_the_requests(plain):
+    assert (plain.status, faults(plain)) == ("finished", [])
+    samples = plain.samples().to_pylist()
     assert {row["name"] for row in samples} >= {"up", "vllm:prompt_tokens_total"}
     assert samples[0]["moment"] == 0
-    assert not (point.path / "server.arrow").exists()
+    assert not (plain.path / "server.arrow").exists()
 
 
-def test_requests_that_do_not_add_up_make_a_point_invalid(tmp_path):
-    summary = summarise(measured(engine(tmp_path, "--fake-miscount", "3"), tmp_path))
-    (problem,) = [words for words in summary.problems if "counted" in words]
-    assert "prompt tokens, and the requests add up to" in problem
+def test_what_a_server_tells_of_itself_is_kept_without_secrets(plain):
+    told = (plain.path / "server_info.json").read_text()
+    assert "swa_bounded_replay" in told
+    assert "hf_secret" not in told
+    observed = plain.evidence.observed
+    assert (observed.gpus, observed.provenance) == (1, "measured")
+    assert observed.configuration["version"] == {"version": "fake"}
+    assert observed.start["kv_tokens"] == [1000]
+    assert observed.start["seconds_until_it_answered"] > 0
+    assert observed.start["host"]["held_bytes"] > 0
 
 
-def test_a_server_that_ends_while_it_is_measured_fails_the_point(tmp_path):
-    point = measured(engine(tmp_path, "--fake-crash-at", "9"), tmp_path)
-    assert point.status == "failed"
-    assert "ended with status 17 while it was measured: its engine core died" in point.reason
-    rows = point.rows().to_pylist()
-    assert "failed" in {row["state"] for row in rows}
-    assert processes.leftovers(tmp_path) == []
+def test_flags_to_measure_by_that_the_help_does_not_name_are_left_out(plain):
+    command = plain.evidence.observed.configuration["command"]
+    assert command.endswith("--max-cudagraph-capture-size 512 --enable-prompt-tokens-details")
 
 
 def test_an_engine_core_that_is_killed_fails_the_point(tmp_path):
@@ -255,7 +251,6 @@ def test_an_engine_core_that_is_killed_fails_the_point(tmp_path):
     assert point.status == "failed"
     assert "EngineDeadError: the engine core ended with -9" in point.reason
     assert processes.leftovers(tmp_path) == []
-    assert measured(engine(tmp_path), tmp_path / "next").status == "finished"
 
 
 def test_ctrl_c_ends_a_server_that_is_not_up_yet(tmp_path):
@@ -401,29 +396,17 @@ def test_shares_that_add_up_to_more_than_a_gpu_are_refused(tmp_path):
     assert processes.leftovers(tmp_path) == []
 
 
-def test_replay_that_does_not_run_makes_the_point_invalid_with_the_line(tmp_path):
-    summary = summarise(measured(engine(tmp_path, "--fake-no-replay"), tmp_path))
+def test_what_is_otherwise_than_asked_makes_a_point_invalid_and_each_is_said(tmp_path):
+    fakes = ("--fake-miscount", "3", "--fake-no-replay", "--fake-sequences", "16")
+    vllm = engine(tmp_path, "--max-num-seqs", "64", *fakes)
+    problems = summarise(measured(vllm, tmp_path)).problems
     assert (
         "replay: asked for on, observed encoder only: server.log has no line "
         '"Decoder SWA bounded replay: in eager prefill steps, layer"'
-    ) in summary.problems
-
-
-def test_a_setting_that_the_server_changed_makes_the_point_invalid(tmp_path):
-    vllm = engine(tmp_path, "--max-num-seqs", "64", "--fake-sequences", "16")
-    summary = summarise(measured(vllm, tmp_path))
-    assert "max_sequences: asked for 64, observed 16: /server_info says so" in summary.problems
-
-
-def test_what_a_server_tells_of_itself_is_kept_without_secrets(tmp_path):
-    point = measured(engine(tmp_path), tmp_path)
-    told = (point.path / "server_info.json").read_text()
-    assert "swa_bounded_replay" in told
-    assert "hf_secret" not in told
-    start = point.evidence.observed.start
-    assert start["kv_tokens"] == [1000]
-    assert start["seconds_until_it_answered"] > 0
-    assert start["host"]["held_bytes"] > 0
+    ) in problems
+    assert "max_sequences: asked for 64, observed 16: /server_info says so" in problems
+    (counted,) = [words for words in problems if "counted" in words]
+    assert "prompt tokens, and the requests add up to" in counted
 
 
 def test_gpus_are_watched_counted_and_waited_for(tmp_path):
@@ -459,7 +442,8 @@ def test_a_resident_server_that_ended_is_started_anew_at_its_next_point(tmp_path
     points = [short(vllm, position, sessions=5) for position in range(3)]
     found = ran(tmp_path, points)
     assert [point.status for point in found] == ["finished", "failed", "finished"]
-    assert "its engine core died" in found[1].reason
+    assert "ended with status 17 while it was measured: its engine core died" in found[1].reason
+    assert "failed" in {row["state"] for row in found[1].rows().to_pylist()}
     assert processes.leftovers(tmp_path) == []
 
 

@@ -1,10 +1,18 @@
 """How long a server is warmed up."""
 
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from harness.engine import Server
 from harness.load import Closed
+from harness.run import run
 from harness.warmth import MOST_ROUNDS, due, restless, settled
+from results.evidence import Observed
 from results.metrics import summarise
-from tests.test_drive import FixedClient, replay
-from tests.test_vllm_engine import engine, measured
+from results.run import read
+from tests.test_drive import FixedClient, FixedEngine, replay
+from tests.test_run import Notes, folder_for, point
+from workloads.growing import Growing
 
 
 class MoodyClient(FixedClient):
@@ -13,6 +21,20 @@ class MoodyClient(FixedClient):
     async def send(self, request, *, cut, on_first):
         self.service = 1.0 + len(self.seen) // 2 % 2
         return await super().send(request, cut=cut, on_first=on_first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoodyEngine(FixedEngine):
+    """An engine that compiles, and whose server is moody."""
+
+    secrets: tuple = ()
+
+    @asynccontextmanager
+    async def start(self, deployment, *, seed, log, keys):
+        observed = Observed(provenance="plumbing", gpus=1)
+        yield Server(
+            client=MoodyClient(), observe=lambda: observed, steps=lambda: None, compiles=True
+        )
 
 
 def warmed(client) -> str | None:
@@ -60,12 +82,12 @@ def test_times_that_never_settle_are_told_with_both_of_them():
     assert restless(rounds, 0, settle=True) is None
 
 
-def test_a_point_says_that_its_warm_up_never_settled():
-    assert warmed(FixedClient()) is None
-    assert "after 9 rounds a shape still took 2 s and then 1 s" in warmed(MoodyClient())
-
-
 def test_a_server_whose_times_never_settle_is_told_of_beside_its_figures(tmp_path):
-    point = measured(engine(tmp_path, "--fake-moody"), tmp_path)
-    assert point.evidence.restless in summarise(point).remarks
-    assert point.evidence.restless.startswith("the warm-up never settled: after 9 rounds")
+    assert warmed(FixedClient()) is None
+    work = Growing(turns=2, first=40, fresh=10, output=4)
+    points = [replace(point(MoodyEngine()), workload=work)]
+    with folder_for(points, tmp_path) as folder:
+        run(points, folder, Notes())
+    (measured,) = read(folder.path).points
+    assert measured.evidence.restless in summarise(measured).remarks
+    assert "after 9 rounds a shape still took 2 s and then 1 s" in measured.evidence.restless

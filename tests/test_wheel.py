@@ -20,30 +20,28 @@ def installed(tmp_path_factory):
     return out / "site"
 
 
-def from_wheel(installed, cwd, *arguments):
-    code = "import cli, sys; sys.argv[0] = 'paceline'; print(cli.__file__); cli.app()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=cwd,
+BOTH = """
+import cli, pathlib, sys
+sys.argv[0] = "paceline"
+print(cli.__file__)
+assert not cli.app(["run", "smoke", "--quiet", *sys.argv[1:]], standalone_mode=False)
+assert not cli.app(["report", *map(str, pathlib.Path("runs").iterdir())], standalone_mode=False)
+"""
+
+
+def test_a_shipped_suite_is_run_and_reported_by_an_installed_copy(installed, tmp_path):
+    short = ["--set", "repeats=1", "--set", "experiments.agents.load.concurrency=[2]"]
+    short += ["--set", "experiments.batches.workload.requests=[2]"]
+    said = subprocess.run(
+        [sys.executable, "-B", "-c", BOTH, *short],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-
-
-def test_shipped_suites_are_found_in_an_installed_copy(installed, tmp_path):
-    said = from_wheel(installed, tmp_path, "plan", "smoke")
     assert said.startswith(str(installed))
     assert "SIMULATED" in said
-
-
-def test_run_and_report_work_from_an_installed_copy(installed, tmp_path):
-    short = ["--set", "repeats=1", "--set", "experiments.agents.load.concurrency=[2]"]
-    short += ["--set", "experiments.batches.workload.requests=[2]"]
-    from_wheel(installed, tmp_path, "run", "smoke", "--quiet", *short)
-    (run,) = (tmp_path / "runs").iterdir()
-    from_wheel(installed, tmp_path, "report", str(run))
     page = (tmp_path / "report.html").read_text()
     assert "TTFT against throughput" in page
     assert "Plotly" in page

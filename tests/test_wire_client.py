@@ -117,11 +117,6 @@ def test_frames_without_a_blank_are_read():  # F-06
     assert (reply.error, reply.output_tokens) == (None, 1)
 
 
-def test_usage_beside_the_last_choice_is_read():  # F-07
-    reply, _ = reply_to(script((0, c("a") + stop(usage=usage(7, 3)) + DONE)))
-    assert (reply.input_tokens, reply.output_tokens) == (7, 3)
-
-
 def test_the_input_of_a_turn_is_the_servers_count():  # F-08
     reply, _ = reply_to(script((0, c("a") + u(500, 200) + DONE)))
     assert reply.input_tokens == 500

@@ -63,13 +63,6 @@ def test_reasoning_is_output_under_both_its_names(key):  # F-02, invariant 7
     assert found.stamps.tolist() == [1, 2, 3, 4]
 
 
-def test_tokens_come_from_usage_and_never_from_frames():  # F-03
-    found = together(*[c("abc")] * 30, u(10, 90), DONE)
-    assert len(found.stamps) == 30
-    assert found.output_tokens == 90
-    assert found.tokens is None
-
-
 def test_a_count_in_every_frame_gives_tokens_a_piece():  # F-03
     counted = [c("abc", usage=usage(10, 3 * n)) for n in range(1, 31)]
     found = together(chat({"role": "assistant"}, usage=usage(10, 0)), *counted, u(10, 90), DONE)
@@ -98,12 +91,6 @@ def test_token_ids_give_tokens_a_piece():
     assert found.kinds.tolist() == [ANSWER, ANSWER]
 
 
-def test_one_token_keeps_its_piece():  # F-04
-    found = together(completion("a", "length"), u(5, 1), DONE)
-    assert found.stamps.tolist() == [0]
-    assert (found.output_tokens, found.done) == (1, True)
-
-
 def test_usage_on_the_last_choice_frame_is_read():  # F-07, invariant 7
     apart = together(ROLE, c("a"), c("b"), stop(), u(7, 3), DONE)
     riding = together(ROLE, c("a"), c("b"), stop(usage=usage(7, 3)), DONE)
@@ -121,10 +108,6 @@ def test_a_role_named_late_or_with_text_changes_nothing():  # invariant 7
     named = together(chat({"role": "assistant", "content": "a"}), c("b"), u(1, 2), DONE)
     assert row(named) == row(together(ROLE, c("a"), c("b"), u(1, 2), DONE))
     assert row(named) == row(together(c("a"), ROLE, c("b"), u(1, 2), DONE))
-
-
-def test_the_input_is_that_of_the_usage():  # F-08
-    assert together(c("a"), u(500, 200), DONE).input_tokens == 500
 
 
 def test_an_error_object_in_the_stream_is_a_failure_with_the_servers_words():  # F-09

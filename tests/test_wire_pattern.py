@@ -76,7 +76,7 @@ def test_whatever_the_words_are_the_frame_says_the_same(frame: bytes, words: byt
 def test_no_byte_of_a_frame_can_change_unseen(frame: bytes) -> None:
     rng = random.Random(5)
     plain = frame % b" word"
-    for _ in range(1500):
+    for _ in range(500):
         place = rng.randrange(len(plain))
         kept, new = rng.choice([(0, 1), (1, 0), (1, 1)]), bytes([rng.choice(b'"\\{}[]:,x0 \n\r1')])
         odd = plain[:place] + new * kept[1] + plain[place + kept[0] :]

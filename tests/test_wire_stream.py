@@ -1,6 +1,5 @@
 from itertools import pairwise
 
-import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,13 +61,6 @@ def test_a_byte_order_mark_is_skipped_wherever_it_is_cut():
     stream = b"\xef\xbb\xbfdata: a\n\n"
     for cut in range(5):
         assert read(stream[:cut], stream[cut:]) == [b"a"]
-
-
-def test_text_survives_being_cut_inside_its_characters():  # F-05
-    payload = orjson.dumps({"content": "中文🦀"})
-    stream = b"data: " + payload + b"\n\n"
-    found = read(*(stream[i : i + 1] for i in range(len(stream))))
-    assert orjson.loads(found[0])["content"] == "中文🦀"
 
 
 def test_the_last_event_may_lack_its_blank_line():
