@@ -307,14 +307,15 @@ def _step_back(pid: int) -> None:
 def leftovers(folder: Path) -> list[Process]:
     """Living members of programs whose paceline is gone, or which write into the folder."""
     alive = living()
-    pids = {process.pid for process in alive}
+    pids, inside = {process.pid for process in alive}, writers(folder, alive)
+    return [one for one in alive if one in inside or _orphaned(_mark(one.pid), pids)]
+
+
+def writers(folder: Path, alive: Sequence[Process] | None = None) -> list[Process]:
+    """Those of the living, of all where none are named, that write into the folder."""
     folder = folder.resolve()
-    return [
-        process
-        for process in alive
-        if _orphaned(_mark(process.pid), pids)
-        or any(folder in output.parents for output in _outputs(process.pid))
-    ]
+    among = living() if alive is None else alive
+    return [one for one in among if any(folder in out.parents for out in _outputs(one.pid))]
 
 
 async def refuse_leftovers(

@@ -204,7 +204,7 @@ def test_single_prompts_and_batches_become_valid_points(tmp_path):
     assert evidence.configuration["version"] == {"deepinfer": "0.1.0"}
     assert evidence.configuration["arguments"]["max_model_len"] == 4096
     assert evidence.configuration["environment"]["DEEPINFER_USE_NEXTN_DECODE"] == 0
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_a_replay_that_is_not_on_makes_the_point_invalid(tmp_path):
@@ -239,7 +239,7 @@ def test_a_gpu_that_is_none_for_it_is_unsupported(tmp_path):
 def test_a_worker_that_does_not_come_up_is_said_to(settings, words, tmp_path):
     with pytest.raises(EngineError, match=words):
         replies(deployment(engine(**settings)), tmp_path)
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_a_worker_that_falls_silent_fails_its_requests(tmp_path):
     made = engine(environment={"FAKE_PREFILL": "60"}, silence=0.3, stop_timeout=0.8)
     (reply,), _ = replies(deployment(made), tmp_path, request("r"))
     assert reply.error == "the worker of rank 0 said nothing for 0.3 s"
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 SUITE = """
@@ -353,14 +353,14 @@ def test_workers_that_listen_to_nobody_are_gone_soon_after_paceline_is_killed(tm
         assert paceline.poll() is None, (tmp_path / "told").read_text()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    members = [one for one in processes.leftovers(tmp_path) if one.pid != paceline.pid]
+    members = [one for one in processes.writers(tmp_path) if one.pid != paceline.pid]
     paceline.kill()
     paceline.wait()
     told.close()
     # Of each rank the worker, and two keepers before it.
     assert len(members) == 6
     deadline = time.monotonic() + 10
-    while processes.leftovers(tmp_path):
+    while processes.writers(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert list(tmp_path.glob("paceline-*")) == []

@@ -80,7 +80,7 @@ def test_a_server_answers_and_nothing_of_it_is_left(tmp_path):  # F-20
         async with started(vllm, tmp_path) as server:
             request = Request(id="r", prompt=marked((1, 16)), output=4, session="s")
             reply = await server.client.send(request, cut=asyncio.Event(), on_first=lambda _: None)
-            members = processes.leftovers(tmp_path)
+            members = processes.writers(tmp_path)
             # Others may run at the same time on this machine: theirs are not ours.
             named = [Path(f"/dev/shm/fake-{one.pid}") for one in members]
             return reply, members, [path for path in named if path.exists()]
@@ -89,7 +89,7 @@ def test_a_server_answers_and_nothing_of_it_is_left(tmp_path):  # F-20
     assert (reply.error, reply.input_tokens, reply.output_tokens) == (None, 16, 4)
     # The server, its engine core, that one's worker, and the two keepers before them.
     assert len(during) == 5
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
     (left,) = shared
     assert not left.exists()
     assert f"removed what the server left: {left}" in (tmp_path / "point/server.log").read_text()
@@ -121,7 +121,7 @@ def test_an_early_health_is_not_readiness(tmp_path):
 def test_a_server_that_does_not_come_up_is_said_to(flags, words, tmp_path):
     with pytest.raises(EngineError, match=words):
         start(engine(tmp_path, *flags, ready_timeout=2), tmp_path)
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_a_port_in_use_is_refused(tmp_path):
@@ -241,7 +241,7 @@ def test_an_engine_core_that_is_killed_fails_the_point(tmp_path):
     def kill(rows):
         if rows != 5:
             return
-        members = processes.leftovers(tmp_path)
+        members = processes.writers(tmp_path)
         parents = {one.pid: one.parent for one in members}
         # Of them all only the core's worker has nothing below it.
         (worker,) = parents.keys() - parents.values()
@@ -250,7 +250,7 @@ def test_an_engine_core_that_is_killed_fails_the_point(tmp_path):
     point = measured(vllm, tmp_path, Notes(on_row=kill), sessions=500)
     assert point.status == "failed"
     assert "EngineDeadError: the engine core ended with -9" in point.reason
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_ctrl_c_ends_a_server_that_is_not_up_yet(tmp_path):
@@ -262,7 +262,7 @@ def test_ctrl_c_ends_a_server_that_is_not_up_yet(tmp_path):
             measured(vllm, tmp_path)
     finally:
         signal.signal(signal.SIGALRM, previous)
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_ctrl_c_stands_where_something_is_in_the_way_after_the_server(tmp_path):
@@ -308,7 +308,7 @@ def test_arms_with_a_share_stay_up_between_their_points_and_say_so(tmp_path):
     log = (found[2].path / "server.log").read_text()
     assert "is up since an earlier point" in log
     assert "its prefix cache was emptied" in log
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_arms_that_state_their_kv_cache_come_up_at_the_same_time(tmp_path):
@@ -333,7 +333,7 @@ def test_arms_that_state_their_kv_cache_come_up_at_the_same_time(tmp_path):
         ["vllm TP1 replay=off"],
     ]
     assert "start-2/server.log" in (found[1].path / "server.log").read_text()
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_an_arm_that_does_not_come_up_with_the_others_says_so_at_its_own_point(tmp_path):
@@ -349,7 +349,7 @@ def test_an_arm_that_does_not_come_up_with_the_others_says_so_at_its_own_point(t
     assert [point.status for point in found] == ["finished", "failed", "finished"]
     assert "ended with status 3 before it had answered" in found[1].reason
     assert {path.parent for path in tmp_path.glob("runs/*/*/start-*")} == {found[0].path}
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_bad_input_is_told_as_itself_where_several_arms_come_up(tmp_path):
@@ -365,7 +365,7 @@ def test_bad_input_is_told_as_itself_where_several_arms_come_up(tmp_path):
     points = [short(vllm, position, sessions=1, deployed=arm) for position, arm in enumerate(arms)]
     with pytest.raises(InputError, match="tokenizer"):
         ran(tmp_path, points)
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_pinned_and_unpinned_sessions_share_a_server_that_stays_up(tmp_path):
@@ -393,7 +393,7 @@ def test_shares_that_add_up_to_more_than_a_gpu_are_refused(tmp_path):
 
     with pytest.raises(EngineError, match=r"ask for 1.20 of each GPU's memory: state smaller"):
         asyncio.run(main())
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_what_is_otherwise_than_asked_makes_a_point_invalid_and_each_is_said(tmp_path):
@@ -444,13 +444,13 @@ def test_a_resident_server_that_ended_is_started_anew_at_its_next_point(tmp_path
     assert [point.status for point in found] == ["finished", "failed", "finished"]
     assert "ended with status 17 while it was measured: its engine core died" in found[1].reason
     assert "failed" in {row["state"] for row in found[1].rows().to_pylist()}
-    assert processes.leftovers(tmp_path) == []
+    assert processes.writers(tmp_path) == []
 
 
 def test_a_resident_server_that_died_between_its_points_is_started_anew_for_the_next(tmp_path):
     class Killing(Notes):
         def point_finished(self, *_):
-            for one in processes.leftovers(tmp_path):
+            for one in processes.writers(tmp_path):
                 os.kill(one.pid, signal.SIGKILL)
 
     vllm = engine(tmp_path, resident_share=0.4)
@@ -502,7 +502,7 @@ def test_servers_that_stay_up_are_gone_soon_after_paceline_is_killed(tmp_path):
     paceline = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
     assert paceline.stdout is not None
     assert paceline.stdout.readline() == b"up\n"
-    members = processes.leftovers(place)
+    members = processes.writers(place)
     # Of each arm two keepers, the server, its engine core and that one's worker.
     assert len(members) == 10
     named = [Path(f"/dev/shm/fake-{one.pid}") for one in members]
@@ -511,7 +511,7 @@ def test_servers_that_stay_up_are_gone_soon_after_paceline_is_killed(tmp_path):
     paceline.wait()
     paceline.stdout.close()
     deadline = time.monotonic() + 10
-    while processes.leftovers(place):
+    while processes.writers(place):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert len(shared) == 2

@@ -33,7 +33,7 @@ def measured(vllm, topology: str, folder: Path, *, pinned=True, sessions=4) -> R
         load=Closed(concurrency=2, sessions=sessions, warmup=0),
     )
     (found,) = ran(folder, [point])
-    assert processes.leftovers(folder) == [], (found.status, found.reason)
+    assert processes.writers(folder) == [], (found.status, found.reason)
     return found
 
 
