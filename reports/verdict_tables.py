@@ -228,8 +228,8 @@ def _why(one: Judgement) -> Iterator[str]:
         yield f"same: {one.reason}"
     if one.effect.how == "one pair":
         yield "~ holds for this pair of runs only, whatever its interval"
-    if one.effect.reason and one.effect.reason not in one.reason and one.effect.ratio is not None:
-        yield beside(one.effect)
+    if one.effect.ratio is not None and (known := beside(one)):
+        yield known
 
 
 def _verdict(one: Judgement) -> str:

@@ -1,6 +1,5 @@
 """What a comparison says, in sentences: which side is faster, by how much, and how sure that is."""
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from math import ceil, isclose, log, sqrt
 
@@ -49,11 +48,6 @@ AS_SEEN = "if the change is as seen"
 PER_GPU = {"output_rate": "output_rate_per_gpu", "batch_rate": "batch_rate_per_gpu"}
 """What changes as much as the metric does where both sides have equally many GPUs."""
 
-_THE_SAME = re.compile(
-    r"every run plays the same (?:(\d+) sessions|session), too few to tell how others would do: "
-    r"this holds for them alone"
-)
-"""How the reason of an effect says that it is of few sessions alone."""
 
 LONGEST = 40
 """A side with a longer name, or with a path, is called base or other in a sentence."""
@@ -90,17 +84,20 @@ def signed(effect: Effect) -> str:
 def _sure(effect: Effect, ends: str) -> str:
     """How sure a change is, and of which sessions alone, where those are few."""
     told = f"95 % interval {ends}" if ends else "no interval"
-    few = _THE_SAME.search(effect.reason or "")
-    return f"{told}; {_of_these(few)}" if few else told
+    return "; ".join(filter(None, [told, _of_these(effect)]))
 
 
-def _of_these(found: re.Match[str]) -> str:
-    return f"of these {found[1]} sessions alone" if found[1] else "of this session alone"
+def _of_these(effect: Effect) -> str:
+    if effect.alone is None:
+        return ""
+    which = "this session" if effect.alone == 1 else f"these {effect.alone} sessions"
+    return f"of {which} alone"
 
 
-def beside(effect: Effect) -> str:
-    """What is to be known of a change, shortly where it holds for few sessions alone."""
-    return _THE_SAME.sub(_of_these, effect.reason or "")
+def beside(one: Judgement) -> str:
+    """What is to be known of a change beyond its verdict, and of which few sessions alone."""
+    reason = one.effect.reason or ""
+    return "; ".join(filter(None, [reason * (reason not in one.reason), _of_these(one.effect)]))
 
 
 def change(effect: Effect) -> str:

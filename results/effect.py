@@ -51,7 +51,8 @@ class Effect:
 
     Of shares that are compared in points the ratio is 1 and the difference: 1.02 is two points
     more. An accuracy has its `gap`, question by question, and no order of runs. `folders` are how
-    many of each side tell how much folders differ; None where none do.
+    many of each side tell how much folders differ; None where none do. Where every run plays the
+    same sessions, too few to tell how others would do, they are `alone`, and how many.
     """
 
     metric: str
@@ -74,6 +75,7 @@ class Effect:
     drift: Drift | None = None
     gap: Gap | None = None
     folders: tuple[int, int] | None = None
+    alone: int | None = None
     reason: str | None = None
     doubt: str | None = None
     doubted_either_way: bool = False

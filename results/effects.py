@@ -106,10 +106,11 @@ def _of_requests(cell: Contest, metric: str, noise: Known | None, seed: int) -> 
     counts = len(kept), len(kept)
     wide = across(estimate, *_run_by_run(cell, metric, kept))
     settled = _settled(wide, spread, noise, counts, "paired requests")
-    effect = _from_runs(metric, entries, (base, other), settled, _selection(cell, kept))
+    effect = _from_runs(metric, entries, (base, other), settled, _selection(cell))
     over = spread.error if spread and wide.error is not None else None
     base_runs, other_runs = (_sent(side, kept) for side in cell.sides)
-    return replace(effect, runs=(base_runs, other_runs), matched=cell.matched, sessions=over)
+    told = replace(effect, runs=(base_runs, other_runs), matched=cell.matched, sessions=over)
+    return replace(told, alone=_alone(cell, kept))
 
 
 def _run_by_run(cell: Contest, metric: str, kept: Sequence[Kept]) -> tuple[Series, Series]:
@@ -138,19 +139,17 @@ def _sent(side: Sequence[Entry], kept: Sequence[Kept]) -> int:
     return sum(entry.workload in names for entry in side)
 
 
-def _selection(cell: Contest, kept: Sequence[Kept]) -> str | None:
+def _selection(cell: Contest) -> str | None:
     """What to know of the requests that were compared."""
-    told = []
     if cell.matched and cell.matched.unmatched > MOST_LOST:
-        told.append("only one side got to some of the requests, and those are not compared")
+        return "only one side got to some of the requests, and those are not compared"
+    return None
+
+
+def _alone(cell: Contest, kept: Sequence[Kept]) -> int | None:
+    """How many sessions every run plays, where they are too few to tell how others would do."""
     sessions = len(np.unique(np.concatenate([one.sessions for one in kept])))
-    if cell.recurring and sessions < FEWEST:
-        few = "session" if sessions == 1 else f"{sessions} sessions"
-        told.append(
-            f"every run plays the same {few}, too few to tell how others would do: this holds for "
-            "them alone"
-        )
-    return "; ".join(told) or None
+    return sessions if cell.recurring and sessions < FEWEST else None
 
 
 def nothing(cell: Contest, metric: str, reason: str | None) -> Effect:

@@ -8,9 +8,8 @@ from tests.hand_built import MATCHED, SLOW, bad, cell, free, measured, told
 
 
 def test_of_few_sessions_alone_is_said_beside_the_interval_and_shortly_below_the_table():
-    alone = "every run plays the same {}, too few to tell how others would do: this holds for them"
-    for sessions, told_as in (("6 sessions", "these 6 sessions"), ("session", "this session")):
-        one = free("ttft", SLOW, reason=f"{alone.format(sessions)} alone")
+    for sessions, told_as in ((6, "these 6 sessions"), (1, "this session")):
+        one = free("ttft", SLOW, alone=sessions)
         account = measured(told(cell("closed 8", one)))
         assert headline(account) == (
             "graphs is 12.0 % slower than eager in TTFT (95 % interval 9.0 to 15.0 %; of "
